@@ -1,0 +1,60 @@
+# Each target prepares .venv by itself; a fresh checkout needs only make and Python 3.11 or newer.
+
+PYTHON ?= python3
+VENV := .venv
+PY := $(VENV)/bin/python
+READY := $(VENV)/.ready
+
+# Empty means unset to Python. Without byte code every start compiles its imports again.
+export PYTHONDONTWRITEBYTECODE :=
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check fix simulate crash bench
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: $(READY) ## prepare .venv (the other targets do it when needed)
+
+demo: $(READY) ## fan out over real files; DEMO=path chooses the folder
+	@$(PY) examples/02_fan_out.py
+
+test: check ## check, then all tests
+	@echo "== tests"
+	@$(PY) -m pytest -n 2
+
+check: $(READY) ## lint, format, types, import contracts
+	@echo "== lint"
+	@$(PY) -m ruff check --quiet
+	@echo "== format"
+	@$(PY) -m ruff format --check --quiet
+	@echo "== import contracts"
+	@$(VENV)/bin/lint-imports --no-logo
+	@echo "== types"
+	@$(PY) -m mypy
+
+fix: $(READY) ## repair lint and format where a machine can
+	@$(PY) -m ruff check --fix
+	@$(PY) -m ruff format
+
+simulate: N ?= 1000000
+simulate: $(READY) ## N random schedules on virtual time (N=1000000)
+	@$(PY) -m tests.simulation.main --schedules $(N)
+
+crash: N ?= 10000
+crash: $(READY) ## N kills of a real process, each followed by a recovery (N=10000)
+	@$(PY) -m tests.crash.main --kills $(N)
+
+bench: $(READY) ## the benchmarks
+	@$(PY) -m bench.main
+
+$(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	    echo "retinue needs Python 3.11 or newer, but $(PYTHON) is: $$($(PYTHON) --version 2>&1)." >&2; \
+	    echo "Name another one: make PYTHON=python3.11 $(MAKECMDGOALS)" >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' || { \
+	    echo "$(PYTHON) cannot make virtual environments: install its venv and ensurepip modules." >&2; exit 1; }
+	@echo "== setup: $(VENV)"
+	@$(PYTHON) -m venv $(VENV)
+	@$(PY) -m pip install -q -c constraints.txt -e '.[dev]'
+	@touch $@

@@ -1,0 +1,192 @@
+"""The calls of a turn: which are run, which are refused, and what closes each.
+
+A call is open until it has a result. Results of joined children may come early; each is counted once; the turn goes on
+when the last open call is closed.
+"""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from retinue.core.desk import Desk
+from retinue.core.effects import Abort, CallTool, Compose, JoinedCall, Outcome
+from retinue.core.ending import describe, free_slots
+from retinue.core.policy import gate
+from retinue.core.roster import Fan
+from retinue.core.state import NOTHING, Asking, Calls, Queued, Run, Thinking, Waiting, Working
+from retinue.core.turn import await_mail, next_turn, sooner
+from retinue.core.values import Assistant, Call, Result, Usage, digest
+
+ONE_CALL = (0, 0, 0, 1)
+ALONE = "Not run: {name} ends the run and must be the only call in a reply. Call it again, alone."
+NOT_RUN = "Not run: this reply also called {name}, which must be the only call in a reply."
+
+
+def dispatch(run: Run, d: Desk, said: Assistant, *, cut: bool) -> Run:
+    """A reply with calls was taken in: start each call that may run and answer each that may not."""
+    calls = said.calls
+    refusals = _refusals(d, calls, cut=cut)
+    message = run.length - 1
+    tools = 0
+    chain = d.roster.ancestry(run.id)
+    ledger = d.roster.ledger
+    for index, call in enumerate(calls):
+        reason = refusals.get(index)
+        if reason is None and (why := gate(chain, call.name, d.now)) is not None:
+            reason = f"Refused: {why}."
+        if reason is None and (lack := ledger.lacks(run.id, ONE_CALL)) is not None:
+            reason = f"Not run: the budget of tool calls is spent ({lack}). Answer with what you have."
+        if reason is not None:
+            run = d.append(run, Result(call_id=call.id, name=call.name, text=reason, error=True))
+            continue
+        ledger.settle(run.id, NOTHING, ONE_CALL)
+        tools |= 1 << index
+        start_tool(run, d, index, call)
+    n = tools.bit_count()
+    if n:
+        run = replace(run, usage=run.usage.plus(Usage(calls=n)), last_tool=calls[-1].name)
+    return settle(run, d, Calls(message=message, count=len(calls), open=tools, tools=tools))
+
+
+def start_tool(run: Run, d: Desk, index: int, call: Call, *, again: bool = False) -> None:
+    key = digest(run.id, run.turn, call.id, index)
+    d.perform(CallTool(run=run.id, turn=run.turn, index=index, call=call, key=key, at=d.now, again=again))
+
+
+def _refusals(d: Desk, calls: tuple[Call, ...], *, cut: bool) -> dict[int, str]:
+    """Calls that are answered without being run, by their index."""
+    if cut:
+        text = "Not run: your reply was cut off at its length limit, so the call is incomplete. Make it shorter."
+        return dict.fromkeys(range(len(calls)), text)
+    submits = d.definition.submits
+    ending = next((c.name for c in calls if c.name in submits), None) if len(calls) > 1 and submits else None
+    if ending is not None:
+        return {i: (ALONE if c.name in submits else NOT_RUN).format(name=ending) for i, c in enumerate(calls)}
+    most = d.rules.calls_per_turn
+    text = f"Not run: at most {most} calls are run in one reply. Make the rest of them in the next."
+    return dict.fromkeys(range(most, len(calls)), text) if len(calls) > most else {}
+
+
+def close_call(run: Run, d: Desk, calls: Calls, index: int, result: Result) -> Run:
+    """One call has its result."""
+    bit = ~(1 << index)
+    calls = replace(calls, open=calls.open & bit, tools=calls.tools & bit, asks=calls.asks & bit)
+    return settle(d.append(replace(run, deaths=0), result), d, calls)
+
+
+def settle(run: Run, d: Desk, calls: Calls) -> Run:
+    """The state that follows from what is still open."""
+    if calls.tools:
+        return wait_in(run, d, Working(calls=calls))
+    run, calls = _close_turn(run, d, calls)
+    if calls.asks:
+        return wait_in(run, d, Asking(calls=calls))
+    if calls.open:
+        return wait_in(run, d, Waiting(calls=calls))
+    if calls.pause and not d.roster.has_mail(run.id) and d.children(run):
+        free_slots(run, d)
+        return await_mail(run, d)
+    return resume(run, d)
+
+
+def wait_in(run: Run, d: Desk, state: Working | Waiting | Asking) -> Run:
+    """Every wait has a deadline. Only a run at work holds slots."""
+    until = d.now + d.rules.wait_ms
+    if not isinstance(state, Working):
+        free_slots(run, d)
+        state = replace(state, until=until)
+    return replace(run, state=state, wake_at=sooner(run.deadline, until))
+
+
+def resume(run: Run, d: Desk) -> Run:
+    """Take the next turn, once there is a slot for it in every lane."""
+    lanes = d.order.lanes
+    if lanes and not isinstance(run.state, (Thinking, Working)):
+        held = d.roster.acquire(run.id, lanes, 0, back=True)
+        if held < len(lanes):
+            return queue(run, d, held, back=True)
+    return next_turn(run, d)
+
+
+def queue(run: Run, d: Desk, lane: int, *, back: bool) -> Run:
+    d.roster.tickets += 1
+    wake_at = sooner(run.deadline, d.now + d.rules.wait_ms)
+    return replace(run, state=Queued(lane=lane, back=back, ticket=d.roster.tickets), wake_at=wake_at)
+
+
+def child_joined(run: Run, d: Desk, calls: Calls, index: int, outcome: Outcome) -> Run:
+    """A joined child is back. The caller has checked that it was still out."""
+    fan_in = d.roster.fans[run.id]
+    fan = fan_in.fans[index]
+    del fan.pending[outcome.id]
+    fan.ended.append(outcome)
+    if fan.join == "turn":
+        fan_in.out -= 1
+        return run if fan_in.out or calls.tools else settle(run, d, calls)
+    if fan.pending:
+        return run
+    run, calls = _close_fans(run, d, calls, [index])
+    if calls.tools:
+        return replace(run, state=Working(calls=calls))
+    return settle(run, d, calls)
+
+
+def _close_turn(run: Run, d: Desk, calls: Calls) -> tuple[Run, Calls]:
+    """Calls that are joined by turn are ready together, once no tool can add to them and nobody is out."""
+    fan_in = d.roster.fans.get(run.id)
+    if fan_in is None or fan_in.out:
+        return run, calls
+    return _close_fans(run, d, calls, [i for i, f in fan_in.fans.items() if f.join == "turn"])
+
+
+def _close_fans(run: Run, d: Desk, calls: Calls, ready: list[int]) -> tuple[Run, Calls]:
+    """Give each of these calls its result, or have its family compose it."""
+    fan_in = d.roster.fans[run.id]
+    compose = []
+    for index in ready:
+        fan = fan_in.fans.pop(index)
+        if fan.compose:
+            compose.append(JoinedCall(index=index, call_id=fan.call_id, name=fan.name, outcomes=in_order(fan)))
+            continue
+        text, error = plain_result(in_order(fan))
+        run = d.append(run, Result(call_id=fan.call_id, name=fan.name, text=text, error=error))
+        calls = replace(calls, open=calls.open & ~(1 << index))
+    if not fan_in.fans:
+        del d.roster.fans[run.id]
+    if compose:
+        d.perform(Compose(run=run.id, turn=run.turn, calls=tuple(compose)))
+    return run, calls
+
+
+def close_recovered(run: Run, d: Desk, calls: Calls) -> tuple[Run, Calls]:
+    """After a restart: calls whose children were all back when the process died."""
+    fan_in = d.roster.fans.get(run.id)
+    if fan_in is None:
+        return run, calls
+    return _close_fans(run, d, calls, [i for i, f in fan_in.fans.items() if f.join == "call" and not f.pending])
+
+
+def in_order(fan: Fan) -> tuple[Outcome, ...]:
+    return tuple(fan.ended if fan.results == "completion" else sorted(fan.ended, key=lambda o: o.item))
+
+
+def plain_result(outcomes: tuple[Outcome, ...]) -> tuple[str, bool]:
+    """What a parent reads when no family has words of its own."""
+    if len(outcomes) == 1:
+        (one,) = outcomes
+        return describe(one.label, one.ending, 1 << 30), one.ending.state not in ("completed", "incomplete")
+    parts = [f"## {o.label} ({o.ending.state})\n{describe(o.label, o.ending, 1 << 30)}" for o in outcomes]
+    return "\n\n".join(parts), False
+
+
+def detach(run: Run, d: Desk, calls: Calls) -> Run:
+    """A steering message cuts the turn short: tools are stopped, joined children go on and report as news."""
+    fan_in = d.roster.fans.pop(run.id, None)
+    if calls.tools:
+        d.perform(Abort(run=run.id))
+    for fan in fan_in.fans.values() if fan_in else ():
+        text = plain_result(in_order(fan))[0] if fan.ended else ""
+        if fan.pending:
+            text = f"Still running, you will be told when they end: {', '.join(fan.pending)}\n{text}"
+        run = d.append(run, Result(call_id=fan.call_id, name=fan.name, text=text.strip()))
+    return resume(run, d)

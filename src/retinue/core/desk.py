@@ -1,0 +1,74 @@
+"""What one step has before it: the run's spec, the time, the roster; and where it leaves messages, effects and news."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from msgspec.structs import replace
+
+from retinue.core.effects import Effect
+from retinue.core.events import RunEvent
+from retinue.core.roster import Roster
+from retinue.core.state import Run
+from retinue.core.values import Assistant, Capabilities, Definition, Message, ModelInfo, Order, Result, Rules, Spec
+
+OVERHEAD = 24
+"""Bytes that a provider may add around one message: counted as tokens, so that a bound stays a bound."""
+
+
+@dataclass(slots=True)
+class Desk:
+    roster: Roster
+    spec: Spec
+    now: int
+
+    @property
+    def order(self) -> Order:
+        return self.spec.order
+
+    @property
+    def rules(self) -> Rules:
+        return self.roster.rules
+
+    @property
+    def definition(self) -> Definition:
+        return self.roster.definitions[self.spec.order.agent]
+
+    @property
+    def model(self) -> ModelInfo:
+        return self.roster.models[self.spec.model]
+
+    def access(self, run: Run) -> Capabilities:
+        return run.access if run.access is not None else self.spec.capabilities
+
+    def append(self, run: Run, message: Message) -> Run:
+        """Add a message to the run's conversation, in this transaction."""
+        self.roster.changes.messages.append((self.spec.conversation, run.length, message))
+        return replace(run, length=run.length + 1, fresh=run.fresh + weight(message))
+
+    def perform(self, effect: Effect) -> None:
+        self.roster.changes.effects.append(effect)
+
+    def tell(self, id: str, event: RunEvent) -> None:
+        self.roster.tell(id, event)
+
+    def children(self, run: Run) -> list[str]:
+        """Live children, oldest first. (An ended child that still has children of its own is not live.)"""
+        runs = self.roster.runs
+        return [c for c in self.roster.children.get(run.id, ()) if c in runs]
+
+
+def size(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode("utf-8", "replace"))
+
+
+def weight(message: Message) -> int:
+    """An upper bound of a message's tokens: its bytes, and what a provider wraps around it."""
+    match message:
+        case Assistant():
+            calls = sum(size(c.args) + size(c.name) + OVERHEAD for c in message.calls)
+            return size(message.text) + size(message.opaque) + calls + OVERHEAD
+        case Result():
+            return size(message.text) + OVERHEAD
+        case _:
+            return size(message.text) + OVERHEAD

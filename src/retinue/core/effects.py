@@ -1,0 +1,79 @@
+"""What the machine asks the world to do, in the imperative. Performed only after the step that asked was committed.
+
+Keys name the logical act and never the attempt, so that a repeated act can be recognised by whoever receives it.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from retinue.core.values import Call, Ending, Usage, Value
+
+Purpose = Literal["turn", "final", "grace", "summary", "announce", "compact"]
+
+
+class CallModel(Value):
+    """Ask the model for the next reply. The answer must carry the same `attempt`."""
+
+    run: str
+    attempt: int
+    purpose: Purpose
+    max_output: int
+    key: str
+
+
+class CallTool(Value):
+    """Run one tool call. `again`: an earlier process may have started it (its class allows to look or repeat)."""
+
+    run: str
+    turn: int
+    index: int
+    call: Call
+    key: str
+    at: int
+    again: bool = False
+
+
+class Outcome(Value):
+    """A child's end as its parent's family sees it."""
+
+    id: str
+    label: str
+    task: str
+    item: int
+    ending: Ending
+    usage: Usage
+    created_at: int
+
+
+class JoinedCall(Value):
+    """One open call whose children have all ended, in the order that its family asked for."""
+
+    index: int
+    call_id: str
+    name: str
+    outcomes: tuple[Outcome, ...]
+
+
+class Compose(Value):
+    """Put the outcomes of joined children into words."""
+
+    run: str
+    turn: int
+    calls: tuple[JoinedCall, ...]
+
+
+class Abort(Value):
+    """Stop whatever is under way for a run: its model call and its tools; or only the call `index`."""
+
+    run: str
+    index: int | None = None
+
+
+class Deliver(Value):
+    """Hand a delivery to its channel."""
+
+    key: str
+
+
+Effect = CallModel | CallTool | Compose | Abort | Deliver

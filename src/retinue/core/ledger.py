@@ -1,0 +1,166 @@
+"""Who holds what. An account covers a run and everything below it; a hold is taken from the run and all its ancestors
+before anything is spent, and settled after, so that no fan-out can spend one unit more than the tree was given.
+
+Four amounts are kept side by side: tokens, nano-dollars, turns, tool calls. (Time is not divided: it is a deadline that
+children inherit.) An account is *funded* in an amount when its limit was taken from its parent at spawn; then the parents
+already hold it and a hold stops there. `reserve` is what only the owner's last turn may touch.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from retinue.core.state import NOTHING, Amounts
+from retinue.core.values import NANOS_PER_USD, Budget
+
+DIMENSIONS = ("tokens", "usd", "turns", "calls")
+Limit = tuple[int | None, int | None, int | None, int | None]
+UNLIMITED: Limit = (None, None, None, None)
+
+
+class Account(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """What one run and its descendants may spend, have spent, and hold. Changed only by this module."""
+
+    id: str
+    parent: str = ""
+    limit: Limit = UNLIMITED
+    funded: tuple[bool, bool, bool, bool] = (False, False, False, False)
+    spent: list[int] = msgspec.field(default_factory=lambda: [0, 0, 0, 0])
+    held: list[int] = msgspec.field(default_factory=lambda: [0, 0, 0, 0])
+    reserve: list[int] = msgspec.field(default_factory=lambda: [0, 0, 0, 0])
+    closed: bool = False
+    below: int = 0
+
+    def free(self, i: int, *, final: bool = False) -> int | None:
+        """What is left in amount `i` for a new hold; None is without limit. Only the owner's last turn has `final`."""
+        limit = self.limit[i]
+        if limit is None:
+            return None
+        return limit - self.spent[i] - self.held[i] - (0 if final else self.reserve[i])
+
+
+class Ledger:
+    """All accounts that are open, or closed with open ones below."""
+
+    def __init__(self) -> None:
+        self.accounts: dict[str, Account] = {}
+        self.touched: dict[str, Account] = {}
+
+    def open(self, id: str, parent: str, limit: Limit, funded: tuple[bool, bool, bool, bool]) -> None:
+        account = Account(id=id, parent=parent, limit=limit, funded=funded)
+        self.accounts[id] = self.touched[id] = account
+        above = self.accounts.get(parent)
+        if above is not None:
+            above.below += 1
+            self.touched[parent] = above
+
+    def chain(self, id: str) -> list[Account]:
+        out = []
+        account = self.accounts.get(id)
+        while account is not None:
+            out.append(account)
+            account = self.accounts.get(account.parent)
+        return out
+
+    def lacks(self, id: str, need: Amounts, *, final: bool = False) -> str | None:
+        """The name of the first amount that `id` or an ancestor cannot cover, or None."""
+        chain = self.chain(id)
+        for i, amount in enumerate(need):
+            if not amount:
+                continue
+            for n, account in enumerate(chain):
+                free = account.free(i, final=final and n == 0)
+                if free is not None and free < amount:
+                    return DIMENSIONS[i]
+                if account.funded[i]:
+                    break
+        return None
+
+    def hold(self, id: str, need: Amounts) -> None:
+        """Take `need` from `id` and its ancestors. Ask `lacks` first."""
+        self._move(self.chain(id), need, NOTHING, 1)
+
+    def release(self, id: str, need: Amounts) -> None:
+        self._move(self.chain(id), need, NOTHING, -1)
+
+    def settle(self, id: str, hold: Amounts, actual: Amounts) -> None:
+        """Turn a hold into what was really spent; the rest goes back at once."""
+        self._move(self.chain(id), hold, actual, -1)
+
+    def _move(self, chain: list[Account], hold: Amounts, spent: Amounts, sign: int) -> None:
+        """Up to the first funded account the hold moves; above it the grant shrinks by what was spent."""
+        for i in range(4):
+            h, s = hold[i], spent[i]
+            if not h and not s:
+                continue
+            above = False
+            for account in chain:
+                if above:
+                    account.held[i] -= s
+                else:
+                    account.held[i] += sign * h
+                account.spent[i] += s
+                self.touched[account.id] = account
+                above = above or account.funded[i]
+                if above and not s:
+                    break
+
+    def keep(self, id: str, reserve: Amounts) -> None:
+        """Set aside what the owner's last turn would cost."""
+        account = self.accounts[id]
+        kept = [r if limit is not None else 0 for r, limit in zip(reserve, account.limit, strict=True)]
+        if kept != account.reserve:
+            account.reserve = kept
+            self.touched[id] = account
+
+    def close(self, id: str) -> None:
+        """The run ended. While something below it is open its account stays, as the pool of those that outlive it."""
+        account = self.accounts[id]
+        account.reserve = [0, 0, 0, 0]
+        account.closed = True
+        self.touched[id] = account
+        while account.closed and account.below == 0:
+            self._give_back(account)
+            del self.accounts[account.id]
+            parent = self.accounts.get(account.parent)
+            if parent is None:
+                return
+            parent.below -= 1
+            self.touched[parent.id] = account = parent
+
+    def _give_back(self, account: Account) -> None:
+        left = [0, 0, 0, 0]
+        for i, limit in enumerate(account.limit):
+            if account.funded[i] and limit is not None:
+                left[i] = limit - account.spent[i]
+        if any(left):
+            self.release(account.parent, (left[0], left[1], left[2], left[3]))
+
+
+def limits_of(budget: Budget) -> Limit:
+    usd = None if budget.usd is None else round(budget.usd * NANOS_PER_USD)
+    return (budget.tokens, usd, budget.turns, budget.calls)
+
+
+def shares(free: Limit, policy: str, weights: list[int]) -> list[Limit]:
+    """Divide what a parent has free among the children of one order.
+
+    `equal`: the same to each. `remaining`: all of it to the first, nothing to those after it. `proportional`: by weight.
+    `fixed:N`: N tokens each. Unlimited amounts stay unlimited; what does not divide evenly stays with the parent.
+    """
+    n = len(weights)
+    if policy == "equal":
+        return [_each(free, 1, n)] * n
+    if policy == "remaining":
+        return [free] + [_each(free, 0, 1)] * (n - 1)
+    if policy == "proportional":
+        total = sum(weights) or 1
+        return [_each(free, w, total) for w in weights]
+    if policy.startswith("fixed:") and policy[6:].isdecimal() and policy.isascii():
+        return [(int(policy[6:]), None, None, None)] * n
+    raise ValueError(f"unknown share {policy!r}; use equal, remaining, proportional or fixed:<tokens>")
+
+
+def _each(free: Limit, part: int, whole: int) -> Limit:
+    a, b, c, d = (None if f is None else max(0, f) * part // whole for f in free)
+    return (a, b, c, d)

@@ -1,0 +1,212 @@
+"""All live runs, and what they share: lanes, fan-ins, mailboxes, accounts, deliveries.
+
+Nothing here knows a state's rules (those are in `run` and its neighbours) and nothing here is stored as such: after a
+restart the roster is built again from the open runs. Every operation costs what it touches, never what is live.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from dataclasses import dataclass, field
+
+from retinue.core.effects import Effect, Outcome
+from retinue.core.events import Entry, RunEvent
+from retinue.core.ledger import Account, Ledger
+from retinue.core.state import Run
+from retinue.core.values import Capabilities, Definition, Delivery, Lane, Mail, Message, ModelInfo, Rules, Spec
+
+
+@dataclass(slots=True)
+class Changes:
+    """What a batch of steps must write in one transaction, and what may be performed after it."""
+
+    entries: list[Entry] = field(default_factory=list)
+    specs: list[Spec] = field(default_factory=list)
+    runs: dict[str, Run] = field(default_factory=dict)
+    accounts: dict[str, Account] = field(default_factory=dict)
+    messages: list[tuple[str, int, Message]] = field(default_factory=list)
+    posted: dict[tuple[str, int], Mail] = field(default_factory=dict)
+    taken: list[tuple[str, int]] = field(default_factory=list)
+    deliveries: dict[str, Delivery] = field(default_factory=dict)
+    definitions: list[Definition] = field(default_factory=list)
+    models: list[ModelInfo] = field(default_factory=list)
+    forgotten: list[str] = field(default_factory=list)
+    effects: list[Effect] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class LaneState:
+    size: int
+    held: int = 0
+    waiting: OrderedDict[str, None] = field(default_factory=OrderedDict)
+
+
+@dataclass(slots=True)
+class Fan:
+    """The joined children of one open call: who is still out, and the outcomes of those who are back."""
+
+    join: str
+    call_id: str
+    name: str
+    results: str
+    compose: bool
+    pending: dict[str, None] = field(default_factory=dict)
+    ended: list[Outcome] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class FanIn:
+    """The fans of a run's current turn by call; `out` counts the children joined by turn that are not back."""
+
+    fans: dict[int, Fan] = field(default_factory=dict)
+    out: int = 0
+
+
+class Roster:
+    """The live runs of one runtime."""
+
+    def __init__(self, rules: Rules) -> None:
+        self.rules = rules
+        self.epoch = 0
+        self.runs: dict[str, Run] = {}
+        self.specs: dict[str, Spec] = {}
+        self.definitions: dict[str, Definition] = {}
+        self.models: dict[str, ModelInfo] = {}
+        self.ledger = Ledger()
+        self.lanes: dict[str, LaneState] = {}
+        self.granted: set[str] = set()
+        self.tickets = 0
+        self.children: dict[str, dict[str, None]] = {}
+        self.fans: dict[str, FanIn] = {}
+        self.mail: dict[str, deque[Mail]] = {}
+        self.deliveries: dict[str, Delivery] = {}
+        self.groups: dict[tuple[str, str], dict[str, int]] = {}
+        self.tells: deque[tuple[str, RunEvent]] = deque()
+        self.changes = Changes()
+
+    def take_changes(self) -> Changes:
+        """Everything since the last call; the caller now owns it."""
+        changes, self.changes = self.changes, Changes()
+        changes.accounts, self.ledger.touched = self.ledger.touched, {}
+        return changes
+
+    # who is who
+
+    def enlist(self, spec: Spec, run: Run) -> None:
+        self.specs[spec.id] = spec
+        self.runs[spec.id] = run
+        if spec.parent:
+            self.children.setdefault(spec.parent, {})[spec.id] = None
+            if spec.order.group:
+                members = self.groups.setdefault((spec.parent, spec.order.group_kind), {})
+                members[spec.order.group] = members.get(spec.order.group, 0) + 1
+
+    def dismiss(self, id: str) -> None:
+        """An ended run leaves; its rows stay. Its spec stays too while it has children, who answer to its ancestors."""
+        self.runs.pop(id, None)
+        self.mail.pop(id, None)
+        self.fans.pop(id, None)
+        while id and id not in self.children and id not in self.runs:
+            spec = self.specs.pop(id, None)
+            if spec is None:
+                return
+            siblings = self.children.get(spec.parent)
+            if siblings is not None:
+                siblings.pop(id, None)
+                if not siblings:
+                    del self.children[spec.parent]
+            if spec.order.group:
+                self._leave_group(spec)
+            id = spec.parent
+
+    def _leave_group(self, spec: Spec) -> None:
+        key = (spec.parent, spec.order.group_kind)
+        members = self.groups.get(key)
+        if members is None or spec.order.group not in members:
+            return
+        members[spec.order.group] -= 1
+        if not members[spec.order.group]:
+            del members[spec.order.group]
+        if not members:
+            del self.groups[key]
+
+    def ancestry(self, id: str) -> list[tuple[str, Capabilities]]:
+        """The run and its ancestors with what each holds now. An ended ancestor still binds through its spec."""
+        out = []
+        while id:
+            spec = self.specs.get(id)
+            if spec is None:
+                break
+            run = self.runs.get(id)
+            held = run.access if run is not None and run.access is not None else spec.capabilities
+            out.append((spec.order.label or spec.order.agent, held))
+            id = spec.parent
+        return out
+
+    # lanes
+
+    def acquire(self, id: str, lanes: tuple[Lane, ...], first: int, *, back: bool) -> int:
+        """Take slots from lane `first` on. Returns how many lanes are held; fewer than all means: it waits in that one.
+
+        Lanes are taken in the order of the spec (narrow ones first) and held while waiting for the next, so that no two
+        runs can wait for each other.
+        """
+        for n in range(first, len(lanes)):
+            lane = self._lane(lanes[n])
+            if lane.held >= lane.size:
+                lane.waiting[id] = None
+                if back:
+                    lane.waiting.move_to_end(id, last=False)
+                return n
+            lane.held += 1
+        return len(lanes)
+
+    def release(self, lanes: tuple[Lane, ...]) -> list[str]:
+        """Give back one slot in each; returns the runs that now hold the slot they waited for."""
+        promoted = []
+        for lane_value in lanes:
+            lane = self._lane(lane_value)
+            lane.held -= 1
+            if lane.waiting and lane.held < lane.size:
+                lane.held += 1
+                id, _ = lane.waiting.popitem(last=False)
+                self.granted.add(id)
+                promoted.append(id)
+            elif not lane.held and not lane.waiting:
+                del self.lanes[lane_value.name]
+        return promoted
+
+    def leave_queue(self, id: str, lane: Lane) -> None:
+        """A run that waited in `lane` does not want it any more."""
+        self._lane(lane).waiting.pop(id, None)
+
+    def is_full(self, lane: Lane) -> bool:
+        state = self._lane(lane)
+        return state.held + len(state.waiting) >= state.size
+
+    def _lane(self, lane: Lane) -> LaneState:
+        state = self.lanes.get(lane.name)
+        if state is None:
+            state = self.lanes[lane.name] = LaneState(size=lane.size)
+        return state
+
+    # messages between runs
+
+    def tell(self, id: str, event: RunEvent) -> None:
+        """News for another run: a step of its own, in this transaction."""
+        self.tells.append((id, event))
+
+    def post(self, id: str, mail: Mail) -> None:
+        self.mail.setdefault(id, deque()).append(mail)
+        self.changes.posted[(id, mail.seq)] = mail
+
+    def take_mail(self, id: str) -> list[Mail]:
+        """Empty the mailbox: what is taken is in the conversation from this transaction on."""
+        taken = list(self.mail.pop(id, ()))
+        for mail in taken:
+            if self.changes.posted.pop((id, mail.seq), None) is None:
+                self.changes.taken.append((id, mail.seq))
+        return taken
+
+    def has_mail(self, id: str) -> bool:
+        return id in self.mail

@@ -1,0 +1,269 @@
+"""Orders become children: every limit is asked first, then all of them exist, or none.
+
+In one transaction: the child's row, its capabilities, its share of the budget, its task message, and the parent's call.
+"""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from retinue.core import ledger, policy
+from retinue.core.desk import Desk, weight
+from retinue.core.events import CancelAsked, Enlisted, Ordered, Posted
+from retinue.core.roster import Fan, FanIn, Roster
+from retinue.core.state import NOTHING, Asking, Calls, Queued, Run, Waiting, Working
+from retinue.core.turn import sooner
+from retinue.core.values import Base, Capabilities, Limits, Mail, Order, Send, Slot, Spec, User, run_id
+from retinue.errors import Refused
+
+Limit = ledger.Limit
+
+
+def plan(run: Run, d: Desk, event: Ordered) -> list[tuple[Spec, Limit]]:
+    """The children of one order, or `Refused` naming the limit. Changes nothing."""
+    orders = event.orders.spawns
+    if not orders:
+        return []
+    _check_limits(run, d, orders)
+    grants = _grants(run, d, orders)
+    out = []
+    for item, (order, grant) in enumerate(zip(orders, grants, strict=True)):
+        slot = Slot(turn=run.turn, index=event.index, item=item, call_id=event.call_id)
+        spec = _child_spec(run, d, order, slot)
+        if order.budget.usd is not None and not d.roster.models[spec.model].priced:
+            raise Refused("price", f"the price of {spec.model!r} is unknown, so a budget in dollars cannot be kept")
+        out.append((spec, grant))
+    return out
+
+
+def _check_limits(run: Run, d: Desk, orders: tuple[Order, ...]) -> None:
+    held = d.access(run)
+    if not held.spawn or (held.depth is not None and held.depth <= 0):
+        raise Refused("depth", f"runs at depth {d.spec.depth} may not spawn")
+    if run.breaker is not None and run.breaker.until > d.now:
+        b = run.breaker
+        wait = (b.until - d.now + 999) // 1000
+        raise Refused("breaker", f"{b.count} children in a row failed alike ({b.signature}); try again in {wait} s")
+    live = len(d.roster.children.get(run.id, ()))
+    for limits in {orders[0].limits, d.rules.limits}:
+        _check_numbers(run, d, limits, len(orders), live)
+    if held.fanout is not None and live + len(orders) > held.fanout:
+        raise Refused("children", f"{live} children are live and {len(orders)} more were asked for (max {held.fanout})")
+    for order in orders:
+        for lane in order.lanes:
+            if lane.on_full == "refuse" and d.roster.is_full(lane):
+                raise Refused("running", f"lane {lane.name!r} is full ({lane.size} running)")
+
+
+def _check_numbers(run: Run, d: Desk, limits: Limits, n: int, live: int) -> None:
+    if limits.depth is not None and d.spec.depth >= limits.depth:
+        raise Refused("depth", f"the depth limit is reached (current depth: {d.spec.depth}, max: {limits.depth})")
+    if limits.per_call is not None and n > limits.per_call:
+        raise Refused("per_call", f"too many children in one call: {n} (max {limits.per_call})")
+    if limits.children is not None and live + n > limits.children:
+        raise Refused("children", f"{live} children are live and {n} more were asked for (max {limits.children})")
+    if limits.total is not None and run.n_children + n > limits.total:
+        raise Refused("total", f"{run.n_children} children were started and {n} more asked for (max {limits.total})")
+
+
+def _check_groups(run: Run, d: Desk, order: Order) -> None:
+    if order.limits.groups is None or not order.group:
+        return
+    groups = d.roster.groups.get((run.id, order.group_kind), {})
+    if order.group not in groups and len(groups) >= order.limits.groups:
+        raise Refused("groups", f"too many groups are running: {len(groups)} (max {order.limits.groups})")
+
+
+def _grants(run: Run, d: Desk, orders: tuple[Order, ...]) -> list[Limit]:
+    """What each child gets of its own. Amounts without a limit are drawn from the parent's account as they are spent."""
+    _check_groups(run, d, orders[0])
+    asked = [ledger.limits_of(o.budget) for o in orders]
+    policy_name = orders[0].share
+    if policy_name:
+        free = _free(run, d)
+        try:
+            parts = ledger.shares(free, policy_name, [o.weight or len(o.task) or 1 for o in orders])
+        except ValueError as error:
+            raise Refused("share", str(error)) from None
+        asked = [_least(a, p) for a, p in zip(asked, parts, strict=True)]
+    total = [sum(a[i] or 0 for a in asked) for i in range(4)]
+    lack = d.roster.ledger.lacks(run.id, (total[0], total[1], total[2], total[3]))
+    if lack is not None:
+        raise Refused("budget", f"the {lack} asked for {len(orders)} children are more than is left")
+    return asked
+
+
+def _free(run: Run, d: Desk) -> Limit:
+    """What the run and every ancestor have free, amount by amount."""
+    out: list[int | None] = [None] * 4
+    for i in range(4):
+        for account in d.roster.ledger.chain(run.id):
+            free = account.free(i)
+            if free is not None:
+                known = out[i]
+                out[i] = max(0, free if known is None else min(known, free))
+            if account.funded[i]:
+                break
+    return (out[0], out[1], out[2], out[3])
+
+
+def _least(a: Limit, b: Limit) -> Limit:
+    w, x, y, z = (q if p is None else p if q is None else min(p, q) for p, q in zip(a, b, strict=True))
+    return (w, x, y, z)
+
+
+def _child_spec(run: Run, d: Desk, order: Order, slot: Slot) -> Spec:
+    roster, parent = d.roster, d.spec
+    held = d.access(run)
+    definition = roster.definitions.get(order.agent)
+    if definition is None or (held.agents is not None and order.agent not in held.agents):
+        known = ", ".join(held.agents if held.agents is not None else sorted(roster.definitions)) or "none"
+        raise Refused("agent", f"no agent {order.agent!r} on the staff; there is: {known}")
+    id = order.id or run_id(d.now, run.id, slot.turn, slot.call_id, slot.index, slot.item)
+    if id in roster.specs:
+        raise Refused("id", f"a run with the id {id} exists already")
+    capabilities = grant_tools(order, definition.reach, definition.tools, held)
+    model = order.model or definition.model or parent.model
+    if model not in roster.models or (capabilities.models is not None and model not in capabilities.models):
+        known = ", ".join(capabilities.models if capabilities.models is not None else sorted(roster.models))
+        raise Refused("model", f"model {model!r} is not allowed; allowed: {known}")
+    return Spec(
+        id=id,
+        order=order,
+        root=parent.root,
+        parent=parent.id,
+        depth=parent.depth + 1,
+        path=f"{parent.path}/{slot.turn}.{slot.index}.{slot.item}",
+        created_at=d.now,
+        slot=slot,
+        conversation=id,
+        base=_base(run, d, order),
+        capabilities=capabilities,
+        model=model,
+        origin=parent.origin if order.origin is None else order.origin,
+    )
+
+
+def grant_tools(order: Order, reach: tuple[str, ...], own: tuple[str, ...], held: Capabilities) -> Capabilities:
+    """The child's set: what the parent may lend, its agent can reach, and the order asks for."""
+    asked = order.access
+    if asked.tools is not None and order.unknown_tool == "error":
+        unknown = sorted(set(asked.tools) - set(reach))
+        if unknown:
+            raise Refused("tools", f"agent {order.agent!r} has no tool named {', '.join(map(repr, unknown))}")
+        beyond = [t for t in asked.tools if not policy.allows(held, t)]
+        if beyond:
+            raise Refused("tools", f"the parent may not lend {', '.join(map(repr, beyond))}")
+    given = policy.derive(policy.derive(held, Capabilities(tools=reach, depth=held.depth)), asked)
+    wanted = set(own) if asked.tools is None else set(own) & set(asked.tools)
+    if wanted and not any(policy.allows(given, t) for t in wanted):
+        raise Refused("tools", f"agent {order.agent!r} would have none of its tools ({', '.join(sorted(wanted))})")
+    return given
+
+
+def _base(run: Run, d: Desk, order: Order) -> Base | None:
+    """The parent's messages up to its last complete turn: a prefix that every provider takes."""
+    if order.context.kind not in ("fork", "last"):
+        return None
+    length = fork_point(run)
+    start = run.start if order.context.kind == "fork" else max(run.start, length - 2 * order.context.n)
+    return Base(conversation=d.spec.conversation, length=length, start=start)
+
+
+def fork_point(run: Run) -> int:
+    """How many messages of a conversation stand before its open calls."""
+    match run.state:
+        case Working(calls=calls) | Asking(calls=calls):
+            return calls.message
+        case Waiting(calls=Calls() as calls):
+            return calls.message
+        case _:
+            return run.length
+
+
+def enlist(roster: Roster, spec: Spec, grant: Limit, now: int, context: int = 0, deadline: int | None = None) -> Run:
+    """The run exists: its row, its account, its first message."""
+    order, base = spec.order, spec.base
+    a, b, c, e = (g is not None and bool(spec.parent) for g in grant)
+    roster.ledger.open(spec.id, spec.parent, grant, (a, b, c, e))
+    if order.clock == "created" and order.timeout_ms is not None:
+        deadline = sooner(deadline, now + order.timeout_ms)
+    run = Run(
+        id=spec.id,
+        state=Queued(),
+        length=base.length if base else 0,
+        start=base.start if base else 0,
+        context=context,
+        deadline=deadline,
+        wake_at=sooner(deadline, now + roster.rules.wait_ms),
+    )
+    text = order.task
+    if order.context.kind == "summary" and order.context.text:
+        text = f"Context from whoever asked:\n{order.context.text}\n\nTask:\n{text}"
+    message = User(text=text)
+    roster.changes.messages.append((spec.conversation, run.length, message))
+    run = replace(run, length=run.length + 1, fresh=weight(message))
+    roster.enlist(spec, run)
+    roster.changes.specs.append(spec)
+    roster.changes.runs[spec.id] = run
+    roster.tell(spec.id, Enlisted())
+    return run
+
+
+def hire(run: Run, d: Desk, event: Ordered, planned: list[tuple[Spec, Limit]]) -> Run:
+    """Take the planned children on. Joined ones are counted from here."""
+    roster = d.roster
+    first = planned[0][0].order
+    fan = Fan(
+        join=first.join,
+        call_id=event.call_id,
+        name=event.name,
+        results=first.results,
+        compose=first.compose,
+    )
+    for spec, grant in planned:
+        hold = tuple(g or 0 for g in grant)
+        roster.ledger.hold(run.id, (hold[0], hold[1], hold[2], hold[3]) if any(hold) else NOTHING)
+        context = run.context + run.fresh if spec.base is not None else 0
+        enlist(roster, spec, grant, d.now, context, run.deadline)
+        fan.pending[spec.id] = None
+    if first.join != "none":
+        fan_in = roster.fans.setdefault(run.id, FanIn())
+        fan_in.fans[event.index] = fan
+        fan_in.out += len(planned) if first.join == "turn" else 0
+    return replace(run, n_children=run.n_children + len(planned))
+
+
+def check_words(run: Run, d: Desk, sends: tuple[Send, ...], cancels: tuple[str, ...]) -> None:
+    """Messages go to the parent, to own children and to peers that were permitted; cancels go to own children."""
+    for send in sends:
+        why = cannot_write(d.roster, run.id, send.to)
+        if why is not None:
+            raise Refused("comms", why)
+    for id in cancels:
+        if id not in d.roster.children.get(run.id, ()) or id not in d.roster.runs:
+            raise Refused("cancel", f"{id!r} is not a live child of this run")
+
+
+def cannot_write(roster: Roster, sender: str, to: str) -> str | None:
+    """Why `sender` may not write to `to` now, or None. The empty sender is the user."""
+    spec = roster.specs.get(to)
+    if spec is None or to not in roster.runs:
+        return f"{to!r} is not a live run that you may write to"
+    if sender:
+        mine = roster.specs[sender]
+        held = roster.runs[sender].access or mine.capabilities
+        family = to == mine.parent or spec.parent == sender
+        if not family and (held.comms is None or to not in held.comms):
+            return f"{to!r} is not a live run that you may write to"
+    waiting = sum(1 for m in roster.mail.get(to, ()) if m.sender == sender)
+    if waiting >= roster.rules.mail_per_sender:
+        return f"{to!r} has {waiting} messages from you that it has not read yet"
+    return None
+
+
+def speak(run: Run, d: Desk, sends: tuple[Send, ...], cancels: tuple[str, ...]) -> None:
+    for send in sends:
+        d.tell(send.to, Posted(mail=Mail(seq=0, text=send.text, sender=run.id, steer=send.steer)))
+    for id in cancels:
+        d.tell(id, CancelAsked(by=run.id, reason="cancelled by its parent"))

@@ -1,0 +1,126 @@
+"""What a run can be. The row of a run is its `Run`; its `Spec` is written once, its messages are rows of their own.
+
+A run's row stays small whatever its fan-out: open calls are bits, children are counted in the roster, texts are messages.
+"""
+
+from __future__ import annotations
+
+from retinue.core.effects import Purpose
+from retinue.core.values import Artifact, Capabilities, Ending, Usage, Value
+
+Amounts = tuple[int, int, int, int]
+NOTHING: Amounts = (0, 0, 0, 0)
+
+
+class State(Value, tag=True, tag_field="is"):
+    """Base of all states; the tag is the class's name."""
+
+
+class Queued(State):
+    """Waits for lane number `lane` of its lanes and holds those before it. `back`: it has run before."""
+
+    lane: int = 0
+    back: bool = False
+    ticket: int = 0
+
+
+class Thinking(State):
+    """A model call is under way, or will be at `retry_at`; `hold` is what the ledger keeps for it."""
+
+    attempt: int
+    purpose: Purpose
+    hold: Amounts
+    max_output: int
+    tries: int = 0
+    retry_at: int | None = None
+
+
+class Calls(Value):
+    """The calls of the current turn as bits by index: `open` have no result yet, `tools` are being run, `asks` wait for
+    an answer from outside. What is open and neither waits for children."""
+
+    message: int
+    count: int
+    open: int
+    tools: int = 0
+    asks: int = 0
+    pause: bool = False
+
+
+class Working(State):
+    """Tools are running."""
+
+    calls: Calls
+
+
+class Waiting(State):
+    """Nothing of its own is under way and it holds no slot: joined children (`calls`), or mail, must come first."""
+
+    calls: Calls | None = None
+    until: int = 0
+
+
+class Asking(State):
+    """It waits for an answer from outside and holds no slot."""
+
+    calls: Calls
+    until: int = 0
+
+
+class Stopping(State):
+    """It has its ending and waits for the last child to end."""
+
+    ending: Ending
+
+
+class Ended(State):
+    """Terminal."""
+
+    ending: Ending
+
+
+AnyState = Queued | Thinking | Working | Waiting | Asking | Stopping | Ended
+
+
+class Breaker(Value):
+    """Equal failures in a row under one parent; open until `until`."""
+
+    signature: str
+    count: int
+    until: int = 0
+
+
+class Run(Value):
+    """The changing part of a run.
+
+    `context` is the token count that the provider last told, `fresh` the bytes since: together an upper bound of the
+    next prompt. `said` is the last text, kept for a partial result. `deaths` counts crashes since its last progress.
+    """
+
+    id: str
+    state: AnyState
+    version: int = 0
+    attempt: int = 0
+    turn: int = 0
+    graced: int = 0
+    length: int = 0
+    start: int = 0
+    context: int = 0
+    fresh: int = 0
+    empty: int = 0
+    usage: Usage = Usage()
+    said: str = ""
+    spilled: tuple[Artifact, ...] = ()
+    last_tool: str = ""
+    started_at: int | None = None
+    deadline: int | None = None
+    wake_at: int | None = None
+    access: Capabilities | None = None
+    model_used: str = ""
+    breaker: Breaker | None = None
+    finalised: bool = False
+    summarised: bool = False
+    n_children: int = 0
+    mail_seq: int = 0
+    deaths: int = 0
+    restarts: int = 0

@@ -1,0 +1,412 @@
+"""The nouns: frozen values that are stored, sent and compared as they are.
+
+Times are integer milliseconds since the epoch, money is integer nano-dollars, tokens are integers: sums stay exact.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any, Literal, dataclass_transform
+
+import msgspec
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(msgspec.field,))
+class Value(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Base of all values: immutable and small on the wire. Type checkers hold them to keyword arguments."""
+
+
+Join = Literal["call", "turn", "none"]
+Report = Literal["text", "submit", "summary", "announce"]
+End = Literal["completed", "incomplete", "failed", "timed_out", "cancelled", "interrupted"]
+Restart = Literal["pure", "keyed", "reconcile", "adoptable", "unsafe"]
+
+NANOS_PER_USD = 1_000_000_000
+
+
+class Call(Value):
+    """One tool call as the model wrote it; `args` is its raw JSON text, parsed once by the toolbox."""
+
+    id: str
+    name: str
+    args: str = "{}"
+
+
+class User(Value, tag="user", tag_field="role"):
+    """A message to the model. `sender` is set by the runtime: "" for whoever started the run."""
+
+    text: str
+    sender: str = ""
+    kind: Literal["task", "mail", "news", "nudge", "summary"] = "task"
+
+
+class Assistant(Value, tag="assistant", tag_field="role"):
+    """A reply of the model. `opaque` keeps provider fields that must go back byte for byte."""
+
+    text: str = ""
+    calls: tuple[Call, ...] = ()
+    opaque: str = ""
+
+
+class Result(Value, tag="tool", tag_field="role"):
+    """The result of one call. Results stand in order of completion; a codec may sort them."""
+
+    call_id: str
+    text: str
+    name: str = ""
+    error: bool = False
+
+
+Message = User | Assistant | Result
+
+
+class Artifact(Value):
+    """Bytes kept outside the conversation: a whole output behind a cut one, or a file a run made."""
+
+    path: str
+    bytes: int
+    sha256: str
+
+
+class Usage(Value):
+    """What was spent. `estimated` counts the tokens that were booked without a provider's word."""
+
+    input: int = 0
+    output: int = 0
+    cache_read: int = 0
+    cache_write: int = 0
+    estimated: int = 0
+    nanos: int = 0
+    turns: int = 0
+    calls: int = 0
+
+    @property
+    def tokens(self) -> int:
+        return self.input + self.output + self.estimated
+
+    @property
+    def usd(self) -> float:
+        return self.nanos / NANOS_PER_USD
+
+    def plus(self, other: Usage) -> Usage:
+        return Usage(
+            input=self.input + other.input,
+            output=self.output + other.output,
+            cache_read=self.cache_read + other.cache_read,
+            cache_write=self.cache_write + other.cache_write,
+            estimated=self.estimated + other.estimated,
+            nanos=self.nanos + other.nanos,
+            turns=self.turns + other.turns,
+            calls=self.calls + other.calls,
+        )
+
+
+class Budget(Value):
+    """What a run and all its descendants may spend together; None means no limit of its own.
+
+    `seconds` counts from the run's start on the clock of the wall: time is shared by all who run in parallel.
+    """
+
+    tokens: int | None = None
+    usd: float | None = None
+    turns: int | None = None
+    calls: int | None = None
+    seconds: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("tokens", "usd", "turns", "calls", "seconds"):
+            amount = getattr(self, name)
+            if amount is not None and not amount >= 0:
+                raise ValueError(f"Budget.{name} must be 0 or more, not {amount!r}; leave it out for no limit")
+
+
+class ModelInfo(Value):
+    """Facts about a model. A price of None is unknown, never free. Prices are nano-dollars per token."""
+
+    name: str
+    window: int = 200_000
+    max_output: int = 8_192
+    price_in: int | None = None
+    price_out: int | None = None
+
+    def cost(self, input_tokens: int, output_tokens: int) -> int:
+        return input_tokens * (self.price_in or 0) + output_tokens * (self.price_out or 0)
+
+    @property
+    def priced(self) -> bool:
+        return self.price_in is not None and self.price_out is not None
+
+
+class Definition(Value):
+    """The stored face of an agent: what a run needs to go on when the program that defined it is gone.
+
+    `reach` is every tool that the agent or anybody on its staff may use: the most that its runs can ever hold. `size` is
+    the number of bytes that its instructions and tool schemas add to every prompt.
+    """
+
+    name: str
+    instructions: str = ""
+    model: str = ""
+    tools: tuple[str, ...] = ()
+    submits: tuple[str, ...] = ()
+    staff: tuple[str, ...] = ()
+    reach: tuple[str, ...] = ()
+    size: int = 0
+
+
+class Capabilities(Value):
+    """What a run may do, and the most it may pass on. None in a request means: as much as the parent has.
+
+    `tools`, `agents`, `models`, `read`, `write`, `hosts`, `env`, `announce` and `comms` are sets (sorted tuples); `deny`
+    only grows. `depth` and `fanout` are what is left below this run. Only `policy.derive` makes one for a child.
+    """
+
+    tools: tuple[str, ...] | None = None
+    deny: tuple[str, ...] = ()
+    agents: tuple[str, ...] | None = None
+    models: tuple[str, ...] | None = None
+    read: tuple[str, ...] | None = None
+    write: tuple[str, ...] | None = None
+    hosts: tuple[str, ...] | None = None
+    env: tuple[str, ...] | None = None
+    announce: tuple[str, ...] | None = None
+    comms: tuple[str, ...] | None = None
+    depth: int | None = None
+    fanout: int | None = None
+    spawn: bool = True
+    sandbox: int = 0
+    expires: int | None = None
+
+
+class Origin(Value):
+    """Who asked, and where: captured when the root starts, never changed, used for every announcement."""
+
+    channel: str = ""
+    user: str = ""
+    thread: str = ""
+
+
+class Context(Value):
+    """What a child knows of its parent: nothing, a summary, the last n turns, or all of it."""
+
+    kind: Literal["none", "summary", "last", "fork"] = "none"
+    text: str = ""
+    n: int = 0
+
+
+class Lane(Value):
+    """A named queue with a size. `on_full` decides whether a spawn waits in it or is refused."""
+
+    name: str
+    size: int
+    on_full: Literal["queue", "refuse"] = "queue"
+
+
+class Limits(Value):
+    """Numbers that can refuse a spawn; None does not."""
+
+    depth: int | None = None
+    children: int | None = None
+    total: int | None = None
+    per_call: int | None = None
+    groups: int | None = None
+
+
+class Retry(Value):
+    """How often a model call is tried, and how long between tries (full jitter below base * 2^n)."""
+
+    attempts: int = 6
+    base_ms: int = 500
+    cap_ms: int = 60_000
+
+
+class Order(Value):
+    """What a caller asks for when it wants a run. Every field has the default of a plain child."""
+
+    agent: str
+    task: str
+    id: str = ""
+    label: str = ""
+    join: Join = "call"
+    report: Report = "text"
+    report_prompt: str = ""
+    skip_token: str = ""
+    context: Context = Context()
+    access: Capabilities = Capabilities()
+    instructions: str | None = None
+    unknown_tool: Literal["error", "ignore"] = "error"
+    budget: Budget = Budget()
+    share: str = ""
+    weight: int = 0
+    timeout_ms: int | None = None
+    clock: Literal["start", "created"] = "start"
+    lanes: tuple[Lane, ...] = ()
+    limits: Limits = Limits()
+    group: str = ""
+    group_kind: str = ""
+    model: str = ""
+    cwd: str = ""
+    retention: Literal["keep", "delete"] = "keep"
+    orphans: Literal["cancel", "keep", "wait"] = "cancel"
+    host: bool = False
+    max_turns: int | None = None
+    grace_turns: int = 0
+    results: Literal["input", "completion"] = "input"
+    compose: bool = False
+    origin: Origin | None = None
+    on_restart: Literal["resume", "fail"] = "resume"
+    announce: bool = False
+    retry: Retry = Retry()
+    key: str = ""
+
+
+class Slot(Value):
+    """Where in its parent a child hangs: the turn, the call in that turn, the item in that call."""
+
+    turn: int
+    index: int
+    item: int
+    call_id: str
+
+
+class Base(Value):
+    """A fork's prefix: the first `length` messages of another conversation, visible from `start`."""
+
+    conversation: str
+    length: int
+    start: int = 0
+
+
+class Spec(Value):
+    """The immutable order for one run, with everything that was decided when it was taken on."""
+
+    id: str
+    order: Order
+    root: str
+    parent: str = ""
+    depth: int = 0
+    path: str = "0"
+    created_at: int = 0
+    slot: Slot | None = None
+    conversation: str = ""
+    base: Base | None = None
+    resumes: str = ""
+    capabilities: Capabilities = Capabilities()
+    model: str = ""
+    origin: Origin = Origin()
+
+
+class Ending(Value):
+    """How a run ended, as the runtime saw it; never parsed from what a model wrote.
+
+    `stop` says why, in one word of a closed list (docs/states.md); `error` is for people. `text` is the result, or the
+    last text when the run was stopped; when it was cut, `artifacts` holds the whole.
+    """
+
+    state: End
+    stop: str
+    text: str = ""
+    error: str = ""
+    data: Any = None
+    artifacts: tuple[Artifact, ...] = ()
+    last_tool: str = ""
+    at: int = 0
+
+
+class Reply(Value):
+    """One whole answer of a model: what it said, what it cost, why it stopped, which model it really was."""
+
+    message: Assistant
+    usage: Usage = Usage()
+    stop: Literal["end", "calls", "length", "refusal"] = "end"
+    model: str = ""
+
+
+class Send(Value):
+    """A message that a run wants to send to another."""
+
+    to: str
+    text: str
+    steer: bool = False
+
+
+class Orders(Value):
+    """What a tool wants the machine to do, all of it or nothing.
+
+    `answer` closes the call at once; without it the call stays open until the joined children have ended. `refusals` maps
+    a limit's name to the words that the family uses for it. `pause` ends the turn and waits for news.
+    """
+
+    spawns: tuple[Order, ...] = ()
+    sends: tuple[Send, ...] = ()
+    cancels: tuple[str, ...] = ()
+    answer: str | None = None
+    pause: bool = False
+    refusals: dict[str, str] = {}
+
+
+class Rules(Value):
+    """The numbers of one runtime: its defaults and its outer limits."""
+
+    limits: Limits = Limits(depth=8, children=10_000, per_call=10_000)
+    calls_per_turn: int = 64
+    text_cap: int = 65_536
+    min_output: int = 256
+    final_output: int = 1_024
+    compact_at: float = 0.8
+    mail_per_sender: int = 64
+    mail_cap: int = 32_768
+    empty_replies: int = 2
+    breaker_after: int = 5
+    breaker_ms: int = 60_000
+    wait_ms: int = 24 * 3_600_000
+    max_deaths: int = 3
+    max_restarts: int = 1_000
+    max_age_ms: int = 7 * 24 * 3_600_000
+    delivery_tries: int = 8
+    delivery_base_ms: int = 1_000
+    delivery_cap_ms: int = 300_000
+    salt: str = ""
+
+
+class Mail(Value):
+    """A message in a run's mailbox, delivered at its next turn boundary; `sender` is set by the runtime."""
+
+    seq: int
+    text: str
+    sender: str = ""
+    kind: Literal["mail", "news"] = "mail"
+    steer: bool = False
+
+
+class Delivery(Value):
+    """An announcement on its way out. One key for one logical completion, whatever is tried."""
+
+    key: str
+    run: str
+    origin: Origin
+    text: str
+    state: Literal["pending", "sent", "acked", "suppressed", "dead"] = "pending"
+    attempts: int = 0
+    next_at: int = 0
+    error: str = ""
+
+
+def digest(*parts: object) -> str:
+    """A stable 128-bit name for a tuple of values: the same parts give the same name in every process."""
+    return hashlib.sha256("\x1f".join(map(str, parts)).encode("utf-8", "replace")).hexdigest()[:32]
+
+
+def run_id(at: int, *parts: object) -> str:
+    """A UUID of version 7 whose time is `at` and whose other bits name the logical act: sortable and repeatable."""
+    h = digest(*parts)
+    t = f"{at & 0xFFFFFFFFFFFF:012x}"
+    return f"{t[:8]}-{t[8:]}-7{h[:3]}-{'89ab'[int(h[3], 16) & 3]}{h[4:7]}-{h[7:19]}"
+
+
+def clip(text: str, cap: int, where: str = "") -> str:
+    """At most `cap` characters of `text`; a cut says how much is missing and where the whole is."""
+    if len(text) <= cap:
+        return text
+    tail = f"; the whole is in artifact {where}" if where else ""
+    return f"{text[:cap]}\n[cut: {len(text) - cap} of {len(text)} characters are not shown{tail}]"

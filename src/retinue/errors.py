@@ -1,0 +1,92 @@
+"""Every exception of Retinue. The type says whose fault it was; a run that fails is an `Outcome`, not an exception.
+
+RetinueError
+  ConfigError          the caller's settings or definitions are wrong
+  NotFound             no such run, agent, artifact or delivery
+  Refused              a limit said no (`limit` names it); nothing was done
+  InvalidTransition    an event that the run's state does not take; the engine records it as stale
+  ModelError
+    ModelUnavailable   worth trying again (`after_seconds`: not before)
+    ModelRejected      trying again cannot help
+  RunFailed            raised by `Outcome.unwrap()` only
+  StoreError           the log could not be read or written
+    StoreLocked        another process holds it
+    StoreCorrupt       a row or page is not what was written
+    StoreTooNew        written by a newer version
+    StoreFull          no space, or the file may not be written; the batch is kept and tried again
+  SandboxMissing       execution was asked for and nothing can contain it
+"""
+
+from __future__ import annotations
+
+
+class RetinueError(Exception):
+    """The root: catch this to catch everything that Retinue raises on purpose."""
+
+
+class ConfigError(RetinueError):
+    """A setting or a definition is wrong; the message says which and what to write instead."""
+
+
+class NotFound(RetinueError):
+    """The thing named does not exist (any more)."""
+
+
+class Refused(RetinueError):
+    """A limit refused an order. `limit` is its name; nothing was changed."""
+
+    def __init__(self, limit: str, message: str) -> None:
+        super().__init__(message)
+        self.limit = limit
+
+
+class InvalidTransition(RetinueError):
+    """An event reached a run in a state that does not take it."""
+
+
+class ModelError(RetinueError):
+    """A model call failed. `kind` is one of the error kinds in `core.values`."""
+
+    def __init__(self, message: str, kind: str = "server_error") -> None:
+        super().__init__(message)
+        self.kind = kind
+
+
+class ModelUnavailable(ModelError):
+    """Overload, rate limit, network: the same call may succeed later."""
+
+    def __init__(self, message: str, kind: str = "server_error", after_seconds: float = 0.0) -> None:
+        super().__init__(message, kind)
+        self.after_seconds = after_seconds
+
+
+class ModelRejected(ModelError):
+    """Bad key, unknown model, refused content: the same call will fail again."""
+
+
+class RunFailed(RetinueError):
+    """`Outcome.unwrap()` was called on a run that did not complete."""
+
+
+class StoreError(RetinueError):
+    """The log could not be read or written; nothing acknowledged was lost."""
+
+
+class StoreLocked(StoreError):
+    """Another process holds the same file."""
+
+
+class StoreCorrupt(StoreError):
+    """The file is damaged; it was left untouched."""
+
+
+class StoreTooNew(StoreError):
+    """The file was written by a newer version; it was left untouched."""
+
+
+class StoreFull(StoreError):
+    """The file cannot grow or be written now; the batch is kept and tried again."""
+
+
+class SandboxMissing(RetinueError):
+    """Nothing on this machine can contain the execution that was asked for."""

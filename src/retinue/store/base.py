@@ -1,0 +1,105 @@
+"""The port to the log. One `commit` is one transaction: events, rows, messages, mail, accounts and deliveries together.
+
+A store is opened by one process at a time. What `commit` has returned from is durable; what it has not is not there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import msgspec
+
+from retinue.core.events import Entry
+from retinue.core.ledger import Account
+from retinue.core.roster import Changes
+from retinue.core.state import Run
+from retinue.core.values import Artifact, Definition, Delivery, Mail, Message, ModelInfo, Spec
+
+
+class Row(msgspec.Struct, frozen=True):
+    """A run as it is stored: the order and how far it has come."""
+
+    spec: Spec
+    run: Run
+
+
+@dataclass(slots=True)
+class Snapshot:
+    """What a restart needs: it grows with the runs that are open, never with the log.
+
+    `back` are ended children of a turn that is still open; `above` are ended ancestors of open runs.
+    """
+
+    open: list[Row] = field(default_factory=list)
+    back: list[Row] = field(default_factory=list)
+    above: list[Row] = field(default_factory=list)
+    accounts: list[Account] = field(default_factory=list)
+    mail: list[tuple[str, Mail]] = field(default_factory=list)
+    deliveries: list[Delivery] = field(default_factory=list)
+    definitions: list[Definition] = field(default_factory=list)
+    models: list[ModelInfo] = field(default_factory=list)
+    last_seq: int = 0
+
+
+class Summary(msgspec.Struct, frozen=True):
+    """One line of a listing."""
+
+    id: str
+    root: str
+    parent: str
+    label: str
+    state: str
+    created_at: int
+    ended_at: int | None
+    user_initiated: bool
+
+
+class Store(Protocol):
+    """Contract: tests/contracts/store.py, which every implementation runs."""
+
+    async def open(self) -> int:
+        """Take the store over: lock it, bring its schema up to date, return the new epoch. Raises `StoreError`."""
+
+    async def commit(self, changes: Changes) -> int:
+        """Write all of it or nothing; returns the number of the last event. `StoreFull` leaves everything as it was."""
+
+    async def load(self) -> Snapshot:
+        """Everything that is open."""
+
+    async def row(self, id: str) -> Row | None:
+        """One run, open or ended."""
+
+    async def account(self, id: str) -> Account | None:
+        """The account of a run, as of its last change."""
+
+    async def children(self, parent: str) -> list[Row]:
+        """The children of a run, oldest first, open or ended."""
+
+    async def messages(self, conversation: str, start: int = 0, stop: int | None = None) -> list[Message]:
+        """Messages `start` to `stop` of a conversation, those of its base included."""
+
+    async def entries(self, after: int = 0, run: str = "", limit: int = 1_000) -> list[tuple[int, Entry]]:
+        """Rows of the log behind number `after`, of one run or of all. Purged rows are left out."""
+
+    async def listing(self, *, children: bool = False, limit: int = 100, before: str = "") -> list[Summary]:
+        """Runs, newest first; those that a run started are hidden unless asked for."""
+
+    async def deliveries(self, states: Iterable[str] = ()) -> list[Delivery]:
+        """Deliveries in these states, or all."""
+
+    async def verify(self) -> list[str]:
+        """Walk the hash chain and the structure; one sentence for each thing that is wrong."""
+
+    async def backup(self, path: str) -> None:
+        """A consistent copy, made while the store is in use."""
+
+    async def put_artifact(self, data: bytes) -> Artifact:
+        """Keep bytes under their hash; durable when it returns; the same bytes are kept once."""
+
+    async def get_artifact(self, sha256: str, offset: int = 0, limit: int | None = None) -> bytes:
+        """Bytes of an artifact. `NotFound` when there is none of that name."""
+
+    async def close(self) -> None:
+        """Let go of the store."""

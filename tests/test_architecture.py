@@ -1,0 +1,60 @@
+"""Sizes and docstrings. The direction of imports is checked by import-linter (pyproject.toml)."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+SOURCE = ROOT / "src"
+MAX_FILE_LINES = 450
+MAX_FUNCTION_LINES = 60
+MAX_EXAMPLE_LINES = 40
+
+
+def python_files(folder: Path) -> list[Path]:
+    return sorted(folder.rglob("*.py"))
+
+
+def name_of(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def n_lines(path: Path) -> int:
+    return len(path.read_text(encoding="utf-8").splitlines())
+
+
+def too_long(paths: list[Path], limit: int) -> list[str]:
+    return [f"{name_of(path)}: {n} lines, at most {limit}" for path in paths if (n := n_lines(path)) > limit]
+
+
+def functions(path: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    for node in ast.walk(ast.parse(path.read_bytes())):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node
+
+
+def test_there_is_source_to_check() -> None:
+    assert python_files(SOURCE)
+
+
+def test_a_source_file_stays_small() -> None:
+    assert too_long(python_files(SOURCE), MAX_FILE_LINES) == []
+
+
+def test_a_function_stays_small() -> None:
+    long = [
+        f"{name_of(path)}:{function.lineno} {function.name}: {n} lines, at most {MAX_FUNCTION_LINES}"
+        for path in python_files(SOURCE)
+        for function in functions(path)
+        if (n := (function.end_lineno or function.lineno) - function.lineno + 1) > MAX_FUNCTION_LINES
+    ]
+    assert long == []
+
+
+def test_each_module_states_its_idea_in_a_docstring() -> None:
+    silent = [name_of(path) for path in python_files(SOURCE) if not ast.get_docstring(ast.parse(path.read_bytes()))]
+    assert silent == []
+
+
+def test_an_example_fits_on_a_screen() -> None:
+    assert too_long(sorted((ROOT / "examples").glob("*.py")), MAX_EXAMPLE_LINES) == []
