@@ -9,7 +9,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from retinue.core.desk import Desk
-from retinue.core.effects import Abort, CallTool, Compose, JoinedCall, Outcome
+from retinue.core.effects import Abort, CallTool, ChildOutcome, Compose, JoinedCall
 from retinue.core.ending import describe, free_slots
 from retinue.core.policy import gate
 from retinue.core.roster import Fan
@@ -114,7 +114,7 @@ def queue(run: Run, d: Desk, lane: int, *, back: bool) -> Run:
     return replace(run, state=Queued(lane=lane, back=back, ticket=d.roster.tickets), wake_at=wake_at)
 
 
-def child_joined(run: Run, d: Desk, calls: Calls, index: int, outcome: Outcome) -> Run:
+def child_joined(run: Run, d: Desk, calls: Calls, index: int, outcome: ChildOutcome) -> Run:
     """A joined child is back. The caller has checked that it was still out."""
     fan_in = d.roster.fans[run.id]
     fan = fan_in.fans[index]
@@ -166,11 +166,11 @@ def close_recovered(run: Run, d: Desk, calls: Calls) -> tuple[Run, Calls]:
     return _close_fans(run, d, calls, [i for i, f in fan_in.fans.items() if f.join == "call" and not f.pending])
 
 
-def in_order(fan: Fan) -> tuple[Outcome, ...]:
+def in_order(fan: Fan) -> tuple[ChildOutcome, ...]:
     return tuple(fan.ended if fan.results == "completion" else sorted(fan.ended, key=lambda o: o.item))
 
 
-def plain_result(outcomes: tuple[Outcome, ...]) -> tuple[str, bool]:
+def plain_result(outcomes: tuple[ChildOutcome, ...]) -> tuple[str, bool]:
     """What a parent reads when no family has words of its own."""
     if len(outcomes) == 1:
         (one,) = outcomes

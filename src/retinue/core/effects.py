@@ -34,7 +34,7 @@ class CallTool(Value):
     again: bool = False
 
 
-class Outcome(Value):
+class ChildOutcome(Value):
     """A child's end as its parent's family sees it."""
 
     id: str
@@ -52,7 +52,7 @@ class JoinedCall(Value):
     index: int
     call_id: str
     name: str
-    outcomes: tuple[Outcome, ...]
+    outcomes: tuple[ChildOutcome, ...]
 
 
 class Compose(Value):
@@ -71,9 +71,16 @@ class Abort(Value):
 
 
 class Deliver(Value):
-    """Hand a delivery to its channel."""
+    """A delivery is due at `at`: say `Sent` then."""
+
+    key: str
+    at: int
+
+
+class Transmit(Value):
+    """Hand a delivery to its channel; the intent is on record."""
 
     key: str
 
 
-Effect = CallModel | CallTool | Compose | Abort | Deliver
+Effect = CallModel | CallTool | Compose | Abort | Deliver | Transmit

@@ -118,7 +118,7 @@ def _announce(run: Run, d: Desk, ending: Ending) -> None:
     d.roster.changes.deliveries[delivery.key] = delivery
     if not skipped:
         d.roster.deliveries[delivery.key] = delivery
-        d.perform(Deliver(key=delivery.key))
+        d.perform(Deliver(key=delivery.key, at=d.now))
 
 
 def describe(name: str, ending: Ending, cap: int) -> str:

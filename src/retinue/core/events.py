@@ -1,7 +1,7 @@
 """What can happen, in the past tense. An event with its time and its run is one row of the log.
 
-The first group concerns the whole roster (its run is ""), the second one run. Nothing else changes state: the fold of the
-log through `machine.apply` is the state.
+The first group concerns the whole roster (its run is ""), the second one run. Nothing else changes state: the fold of
+the log through `machine.fold` is the state.
 """
 
 from __future__ import annotations

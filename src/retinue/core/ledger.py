@@ -2,8 +2,8 @@
 before anything is spent, and settled after, so that no fan-out can spend one unit more than the tree was given.
 
 Four amounts are kept side by side: tokens, nano-dollars, turns, tool calls. (Time is not divided: it is a deadline that
-children inherit.) An account is *funded* in an amount when its limit was taken from its parent at spawn; then the parents
-already hold it and a hold stops there. `reserve` is what only the owner's last turn may touch.
+children inherit.) An account is *funded* in an amount when its limit was taken from its parent at spawn; then the
+parents already hold it and a hold stops there. `reserve` is what only the owner's last turn may touch.
 """
 
 from __future__ import annotations
@@ -145,8 +145,8 @@ def limits_of(budget: Budget) -> Limit:
 def shares(free: Limit, policy: str, weights: list[int]) -> list[Limit]:
     """Divide what a parent has free among the children of one order.
 
-    `equal`: the same to each. `remaining`: all of it to the first, nothing to those after it. `proportional`: by weight.
-    `fixed:N`: N tokens each. Unlimited amounts stay unlimited; what does not divide evenly stays with the parent.
+    `equal`: the same to each. `remaining`: all of it to the first, nothing to those after it. `proportional`: by
+    weight. `fixed:N`: N tokens each. Unlimited amounts stay unlimited; what does not divide stays with the parent.
     """
     n = len(weights)
     if policy == "equal":

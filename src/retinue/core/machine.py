@@ -1,7 +1,7 @@
 """The one door: an event goes in, the roster changes, and what must be written and done is left in `roster.changes`.
 
-`apply` takes one event; `settle` takes the news that it caused, each as a step of its own in the same transaction. Folding
-a log is calling `fold` for each of its rows: the news is in the log, so it is not taken again.
+`apply` takes one event; `settle` takes the news that it caused, each as a step of its own in the same transaction.
+Folding a log is calling `fold` for each of its rows: the news is in the log, so it is not taken again.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from retinue.core import ledger, outbox, policy, spawn
 from retinue.core.desk import Desk
-from retinue.core.effects import Deliver
+from retinue.core.effects import Deliver, Transmit
 from retinue.core.events import (
     Acked,
     AnyEvent,
@@ -123,9 +123,8 @@ def _request(roster: Roster, at: int, event: Requested) -> None:
     try:
         refuse_request(roster, event)
         definition = roster.definitions[event.order.agent]
-        limit = Capabilities(tools=definition.reach)
-        capabilities = policy.derive(policy.narrow(event.capabilities, limit), event.order.access)
-        capabilities = replace(capabilities, depth=event.capabilities.depth)
+        limit = Capabilities(tools=definition.reach, agents=definition.crew)
+        capabilities = policy.narrow(policy.narrow(event.capabilities, limit), event.order.access)
     except Refused as refusal:
         raise InvalidTransition(f"refused ({refusal.limit}): {refusal}") from None
     spec = Spec(
@@ -151,6 +150,8 @@ def _deliver(roster: Roster, at: int, event: Sent | Acked | Bounced | Requeued |
     roster.changes.deliveries[event.key] = delivery
     roster.deliveries[event.key] = delivery
     if delivery.state == "pending":
-        roster.changes.effects.append(Deliver(key=event.key))
+        roster.changes.effects.append(Deliver(key=event.key, at=delivery.next_at))
+    if delivery.state == "sent":
+        roster.changes.effects.append(Transmit(key=event.key))
     if delivery.state == "acked" or isinstance(event, Dropped):
         del roster.deliveries[event.key]

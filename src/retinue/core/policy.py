@@ -1,5 +1,5 @@
-"""Capabilities only shrink. `derive` is the only way to make a child's set; `gate` is asked again at every call, against
-the run and all its ancestors as they are now, so that a revocation flows down; `explain` says which rule decided.
+"""Capabilities only shrink. `derive` is the only way to make a child's set; `gate` is asked again at every call,
+against the run and all its ancestors as they are now, so that a revocation flows down; `explain` names the rule.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import OrderedDict, deque
 from dataclasses import dataclass, field
 
-from retinue.core.effects import Effect, Outcome
+from retinue.core.effects import ChildOutcome, Effect
 from retinue.core.events import Entry, RunEvent
 from retinue.core.ledger import Account, Ledger
 from retinue.core.state import Run
@@ -51,7 +51,7 @@ class Fan:
     results: str
     compose: bool
     pending: dict[str, None] = field(default_factory=dict)
-    ended: list[Outcome] = field(default_factory=list)
+    ended: list[ChildOutcome] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -160,6 +160,11 @@ class Roster:
                 return n
             lane.held += 1
         return len(lanes)
+
+    def acquire_all(self, lanes: tuple[Lane, ...]) -> None:
+        """After a restart: a run at work holds its slots whatever the sizes are now."""
+        for lane in lanes:
+            self._lane(lane).held += 1
 
     def release(self, lanes: tuple[Lane, ...]) -> list[str]:
         """Give back one slot in each; returns the runs that now hold the slot they waited for."""

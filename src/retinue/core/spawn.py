@@ -13,7 +13,7 @@ from retinue.core.events import CancelAsked, Enlisted, Ordered, Posted
 from retinue.core.roster import Fan, FanIn, Roster
 from retinue.core.state import NOTHING, Asking, Calls, Queued, Run, Waiting, Working
 from retinue.core.turn import sooner
-from retinue.core.values import Base, Capabilities, Limits, Mail, Order, Send, Slot, Spec, User, run_id
+from retinue.core.values import Base, Capabilities, Definition, Limits, Mail, Order, Send, Slot, Spec, User, run_id
 from retinue.errors import Refused
 
 Limit = ledger.Limit
@@ -28,7 +28,7 @@ def plan(run: Run, d: Desk, event: Ordered) -> list[tuple[Spec, Limit]]:
     grants = _grants(run, d, orders)
     out = []
     for item, (order, grant) in enumerate(zip(orders, grants, strict=True)):
-        slot = Slot(turn=run.turn, index=event.index, item=item, call_id=event.call_id)
+        slot = Slot(turn=run.turn, index=event.index, item=item, call_id=event.call_id, tool=event.name)
         spec = _child_spec(run, d, order, slot)
         if order.budget.usd is not None and not d.roster.models[spec.model].priced:
             raise Refused("price", f"the price of {spec.model!r} is unknown, so a budget in dollars cannot be kept")
@@ -75,7 +75,7 @@ def _check_groups(run: Run, d: Desk, order: Order) -> None:
 
 
 def _grants(run: Run, d: Desk, orders: tuple[Order, ...]) -> list[Limit]:
-    """What each child gets of its own. Amounts without a limit are drawn from the parent's account as they are spent."""
+    """What each child gets of its own. Amounts without a limit are drawn from the parent's account when spent."""
     _check_groups(run, d, orders[0])
     asked = [ledger.limits_of(o.budget) for o in orders]
     policy_name = orders[0].share
@@ -122,7 +122,7 @@ def _child_spec(run: Run, d: Desk, order: Order, slot: Slot) -> Spec:
     id = order.id or run_id(d.now, run.id, slot.turn, slot.call_id, slot.index, slot.item)
     if id in roster.specs:
         raise Refused("id", f"a run with the id {id} exists already")
-    capabilities = grant_tools(order, definition.reach, definition.tools, held)
+    capabilities = grant_tools(order, definition, held)
     model = order.model or definition.model or parent.model
     if model not in roster.models or (capabilities.models is not None and model not in capabilities.models):
         known = ", ".join(capabilities.models if capabilities.models is not None else sorted(roster.models))
@@ -144,9 +144,9 @@ def _child_spec(run: Run, d: Desk, order: Order, slot: Slot) -> Spec:
     )
 
 
-def grant_tools(order: Order, reach: tuple[str, ...], own: tuple[str, ...], held: Capabilities) -> Capabilities:
+def grant_tools(order: Order, definition: Definition, held: Capabilities) -> Capabilities:
     """The child's set: what the parent may lend, its agent can reach, and the order asks for."""
-    asked = order.access
+    asked, reach = order.access, definition.reach
     if asked.tools is not None and order.unknown_tool == "error":
         unknown = sorted(set(asked.tools) - set(reach))
         if unknown:
@@ -154,10 +154,11 @@ def grant_tools(order: Order, reach: tuple[str, ...], own: tuple[str, ...], held
         beyond = [t for t in asked.tools if not policy.allows(held, t)]
         if beyond:
             raise Refused("tools", f"the parent may not lend {', '.join(map(repr, beyond))}")
-    given = policy.derive(policy.derive(held, Capabilities(tools=reach, depth=held.depth)), asked)
-    wanted = set(own) if asked.tools is None else set(own) & set(asked.tools)
+    given = policy.derive(policy.narrow(held, Capabilities(tools=reach, agents=definition.crew)), asked)
+    wanted = set(definition.tools) if asked.tools is None else set(definition.tools) & set(asked.tools)
     if wanted and not any(policy.allows(given, t) for t in wanted):
-        raise Refused("tools", f"agent {order.agent!r} would have none of its tools ({', '.join(sorted(wanted))})")
+        names = ", ".join(sorted(wanted))
+        raise Refused("tools", f"agent {order.agent!r} would have none of its tools ({names}); put it on the staff")
     return given
 
 

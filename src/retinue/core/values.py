@@ -137,11 +137,19 @@ class ModelInfo(Value):
         return self.price_in is not None and self.price_out is not None
 
 
+class ToolSchema(Value):
+    """A tool as a model is told of it; `parameters` is a JSON schema."""
+
+    name: str
+    description: str
+    parameters: dict[str, Any]
+
+
 class Definition(Value):
     """The stored face of an agent: what a run needs to go on when the program that defined it is gone.
 
-    `reach` is every tool that the agent or anybody on its staff may use: the most that its runs can ever hold. `size` is
-    the number of bytes that its instructions and tool schemas add to every prompt.
+    `crew` is the agent and everybody on its staff and on theirs; `reach` is every tool that any of them has: the most
+    that its runs can ever hold. `size` is the number of bytes that its instructions and tool schemas add to a prompt.
     """
 
     name: str
@@ -149,16 +157,16 @@ class Definition(Value):
     model: str = ""
     tools: tuple[str, ...] = ()
     submits: tuple[str, ...] = ()
-    staff: tuple[str, ...] = ()
     reach: tuple[str, ...] = ()
+    crew: tuple[str, ...] = ()
     size: int = 0
 
 
 class Capabilities(Value):
     """What a run may do, and the most it may pass on. None in a request means: as much as the parent has.
 
-    `tools`, `agents`, `models`, `read`, `write`, `hosts`, `env`, `announce` and `comms` are sets (sorted tuples); `deny`
-    only grows. `depth` and `fanout` are what is left below this run. Only `policy.derive` makes one for a child.
+    `tools`, `agents`, `models`, `read`, `write`, `hosts`, `env`, `announce` and `comms` are sets (sorted tuples);
+    `deny` only grows. `depth` and `fanout` are what is left below this run. Only `policy.derive` makes one for a child.
     """
 
     tools: tuple[str, ...] | None = None
@@ -267,6 +275,7 @@ class Slot(Value):
     index: int
     item: int
     call_id: str
+    tool: str = ""
 
 
 class Base(Value):
@@ -333,8 +342,8 @@ class Send(Value):
 class Orders(Value):
     """What a tool wants the machine to do, all of it or nothing.
 
-    `answer` closes the call at once; without it the call stays open until the joined children have ended. `refusals` maps
-    a limit's name to the words that the family uses for it. `pause` ends the turn and waits for news.
+    `answer` closes the call at once; without it the call stays open until the joined children have ended. `refusals`
+    maps a limit's name to the words that the family uses for it. `pause` ends the turn and waits for news.
     """
 
     spawns: tuple[Order, ...] = ()

@@ -1,0 +1,1 @@
+"""Channels: where results go that nobody waits for. One port, `base.Channel`."""

@@ -1,0 +1,75 @@
+"""Time and restarts: what a run does when a deadline passes, or when a new process finds it open."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from retinue.core.calls import close_recovered, settle, start_tool
+from retinue.core.desk import Desk
+from retinue.core.ending import finish
+from retinue.core.events import Recovered
+from retinue.core.state import Asking, Calls, Queued, Run, Waiting
+from retinue.core.turn import sooner
+from retinue.core.values import Result
+
+UNKNOWN = (
+    "Interrupted by a restart: this call may or may not have taken effect. "
+    "Check before you repeat it. (outcome_unknown)"
+)
+
+
+def again(run: Run, *, in_flight: bool = False) -> Run:
+    return replace(run, restarts=run.restarts + 1, deaths=run.deaths + 1 if in_flight else run.deaths)
+
+
+def stop_recovery(run: Run, event: Recovered, d: Desk, *, in_flight: bool = False) -> Run | None:
+    """Why a run is not taken up again after a restart: it asked not to be, it is too old, or it keeps killing us."""
+    rules, order = d.rules, d.order
+    # A run that waited in a lane has not taken its place again: there is nothing to give back.
+    lost = replace(run, state=Queued()) if isinstance(run.state, Queued) else run
+    if order.on_restart == "fail":
+        return finish(lost, d, "interrupted", "restart", error="the process died while the run was open")
+    if d.now - d.spec.created_at > rules.max_age_ms:
+        return finish(lost, d, "interrupted", "too_old", error="the run was too old to be taken up again")
+    if run.restarts >= rules.max_restarts:
+        return finish(lost, d, "interrupted", "restarts", error=f"the run was restarted {run.restarts} times")
+    if in_flight and run.deaths + 1 >= rules.max_deaths:
+        error = f"the process died {run.deaths + 1} times in a row with this run in flight"
+        return finish(lost, d, "interrupted", "quarantined", error=error)
+    return None
+
+
+def recover_calls(run: Run, calls: Calls, event: Recovered, d: Desk) -> Run:
+    """Tools that were under way are repeated, looked after, or reported as unknown: by their class, never by luck."""
+    stopped = stop_recovery(run, event, d, in_flight=bool(calls.tools))
+    if stopped is not None:
+        return stopped
+    run = again(run, in_flight=bool(calls.tools))
+    for found in event.calls:
+        bit = 1 << found.index
+        if not calls.tools & bit:
+            continue
+        if found.restart == "unsafe":
+            result = Result(call_id=found.call.id, name=found.call.name, text=UNKNOWN, error=True)
+            run = d.append(run, result)
+            calls = replace(calls, open=calls.open & ~bit, tools=calls.tools & ~bit)
+        else:
+            start_tool(run, d, found.index, found.call, again=True)
+    run, calls = close_recovered(run, d, calls)
+    return settle(run, d, calls)
+
+
+def out_of_time(run: Run, d: Desk) -> Run | None:
+    if run.deadline is None or run.deadline > d.now:
+        return None
+    return finish(run, d, "timed_out", "deadline", error="the deadline passed")
+
+
+def waited_too_long(run: Run, d: Desk) -> Run:
+    state = run.state
+    until = state.until if isinstance(state, (Waiting, Asking)) else (run.wake_at or 0)
+    if until > d.now:
+        return replace(run, wake_at=sooner(run.deadline, until))
+    if isinstance(state, Waiting) and state.calls is None and run.said:
+        return finish(run, d, "completed", "idle")
+    return finish(run, d, "timed_out", "waited_too_long", error="nothing came within the longest wait that is allowed")

@@ -1,0 +1,132 @@
+"""A reply, or the lack of one, is taken in: it is paid for, written down, and decides what the run does next."""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from msgspec.structs import replace
+
+from retinue.core.calls import dispatch
+from retinue.core.desk import Desk
+from retinue.core.effects import Abort
+from retinue.core.ending import book_estimate, finish, free_slots
+from retinue.core.events import ModelFailed, Replied
+from retinue.core.state import NOTHING, Run, Thinking
+from retinue.core.turn import ANNOUNCE, SUMMARY, await_mail, next_turn, prompt_bound, relist_children, sooner, think
+from retinue.core.values import Artifact, User, digest
+
+
+def abandon(run: Run, state: Thinking, d: Desk) -> Run:
+    """Break off a model call; what it may have cost is booked."""
+    if state.retry_at is not None:
+        d.roster.ledger.release(run.id, state.hold)
+        return run
+    d.perform(Abort(run=run.id))
+    return book_estimate(run, d, state.hold)
+
+
+def take_reply(run: Run, state: Thinking, event: Replied, d: Desk) -> Run:
+    reply, said = event.reply, event.reply.message
+    used = reply.usage
+    nanos = used.nanos or d.model.cost(used.input, used.output)
+    used = replace(used, nanos=nanos, turns=1)
+    d.roster.ledger.settle(run.id, state.hold, (used.input + used.output, nanos, 1, 0))
+    known = used.input + used.output or prompt_bound(run, d)
+    spilled = run.spilled
+    if event.spilled is not None:
+        sha, n = event.spilled
+        spilled = (Artifact(path=sha, bytes=n, sha256=sha),)
+    elif said.text:
+        spilled = ()
+    run = replace(
+        run,
+        turn=run.turn + 1,
+        usage=run.usage.plus(used),
+        said=said.text or run.said,
+        spilled=spilled,
+        model_used=reply.model or d.spec.model,
+        deaths=0,
+    )
+    run = replace(d.append(run, said), context=known, fresh=0)
+    if reply.stop == "refusal":
+        return finish(run, d, "failed", "refused", error=said.text or "the model refused")
+    if state.purpose == "compact":
+        return next_turn(relist_children(run, d, said.text or run.said), d)
+    if said.calls:
+        return _take_calls(run, state, event, d)
+    if not said.text.strip():
+        return _take_silence(run, state, d)
+    return _take_text(run, state, event, d)
+
+
+def _take_calls(run: Run, state: Thinking, event: Replied, d: Desk) -> Run:
+    said = event.reply.message
+    cut = event.reply.stop == "length"
+    match state.purpose:
+        case "turn":
+            return dispatch(run, d, said, cut=cut)
+        case "grace":
+            if len(said.calls) == 1 and said.calls[0].name in d.definition.submits and not cut:
+                return dispatch(run, d, said, cut=False)
+            return finish(run, d, "incomplete", "turn_limit")
+        case "final":
+            return finish(run, d, "incomplete", "budget")
+        case "summary" | "announce":
+            return finish(run, d, "incomplete", "no_report")
+        case "compact":
+            raise AssertionError("a compaction is taken before its calls are read")
+        case _:
+            assert_never(state.purpose)
+
+
+def _take_silence(run: Run, state: Thinking, d: Desk) -> Run:
+    """Nothing said, nothing called: ask again, then admit that there is no output."""
+    if run.empty >= d.rules.empty_replies or state.purpose == "final":
+        return finish(run, d, "failed", "empty", error="the model returned no text")
+    run = replace(run, empty=run.empty + 1)
+    return think(d.append(run, User(text="Your reply was empty. Answer now.", kind="nudge")), d, state.purpose)
+
+
+def _take_text(run: Run, state: Thinking, event: Replied, d: Desk) -> Run:
+    """The run has nothing more to do, unless news waits, its report is a turn of its own, or it must stay."""
+    order, text = d.order, event.reply.message.text
+    if event.reply.stop == "length":
+        return finish(run, d, "incomplete", "length", text=text)
+    if state.purpose == "final":
+        return finish(run, d, "incomplete", "budget", text=text)
+    if state.purpose == "grace":
+        return finish(run, d, "incomplete", "turn_limit", text=text)
+    if state.purpose in ("summary", "announce"):
+        return finish(run, d, "completed", "done", text=text)
+    if d.roster.has_mail(run.id):
+        return next_turn(run, d)
+    if order.orphans == "wait" and d.children(run):
+        return _rest(run, d)
+    if order.report in ("summary", "announce"):
+        prompt = order.report_prompt or (SUMMARY if order.report == "summary" else ANNOUNCE)
+        run = d.append(replace(run, summarised=True), User(text=prompt, kind="nudge"))
+        return think(run, d, "summary" if order.report == "summary" else "announce")
+    if order.host:
+        return _rest(run, d)
+    return finish(run, d, "completed", "done", text=text)
+
+
+def _rest(run: Run, d: Desk) -> Run:
+    free_slots(run, d)
+    return await_mail(run, d)
+
+
+def take_failure(run: Run, state: Thinking, event: ModelFailed, d: Desk) -> Run:
+    retry = d.order.retry
+    tries = state.tries + 1
+    if event.retry and tries < retry.attempts:
+        ceiling = min(retry.cap_ms, retry.base_ms << min(tries - 1, 20))
+        jitter = int(digest(run.id, run.attempt, "jitter")[:8], 16) % (ceiling + 1)
+        at = d.now + max(event.after_ms, 0) + jitter
+        return replace(run, state=replace(state, tries=tries, retry_at=at), wake_at=sooner(run.deadline, at))
+    d.roster.ledger.release(run.id, state.hold)
+    run = replace(run, state=replace(state, hold=NOTHING, retry_at=d.now))
+    if event.kind == "context_exhausted" and state.purpose == "turn" and run.length - run.start > 4:
+        return think(run, d, "compact")
+    error = f"Failed after {tries} attempts: {event.message}" if event.retry else event.message
+    return finish(run, d, "failed", event.kind, error=error)

@@ -1,0 +1,99 @@
+"""Agents as a program writes them, and as they are stored."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from retinue.core.values import Budget, Definition, ModelInfo
+from retinue.errors import ConfigError
+from retinue.models.base import Model
+from retinue.tools.base import Tool
+from retinue.tools.function import FunctionTool
+from retinue.tools.submit import ERROR, RESULT, SubmitError, SubmitResult
+
+
+@dataclass(frozen=True, eq=False)
+class Agent:
+    """A definition: instructions, a model, tools. It never runs itself; `Retinue.run` makes a run of it.
+
+    `staff` are the agents that its runs may start; only their tools can be lent. `output` is a type (or a JSON schema)
+    that results must match: the child is asked again until they do. `options` are defaults for any field of an order.
+    """
+
+    name: str
+    instructions: str = ""
+    model: Model | str = ""
+    tools: Sequence[Tool | Callable[..., Any]] = ()
+    staff: Sequence[Agent] = ()
+    output: Any = None
+    budget: Budget = field(default=Budget())
+    max_turns: int | None = None
+    timeout_seconds: float | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not self.name.strip():
+            raise ConfigError("an agent needs a name")
+
+    @property
+    def own_tools(self) -> tuple[Tool, ...]:
+        """Functions are made tools; an agent with an output type gets the tools to hand it in."""
+        out: list[Tool] = [t if hasattr(t, "schema") else FunctionTool(t) for t in self.tools]
+        if self.output is not None or self.options.get("report") == "submit":
+            out += [SubmitResult(str if self.output is None else self.output), SubmitError()]
+        return tuple(out)
+
+    @property
+    def order_defaults(self) -> dict[str, Any]:
+        out: dict[str, Any] = {"budget": self.budget}
+        if self.max_turns is not None:
+            out["max_turns"] = self.max_turns
+        if self.timeout_seconds is not None:
+            out["timeout_ms"] = round(self.timeout_seconds * 1000)
+        if self.output is not None:
+            out["report"] = "submit"
+        return {**out, **self.options}
+
+    @property
+    def model_name(self) -> str:
+        return self.model if isinstance(self.model, str) else self.model.info.name
+
+    @property
+    def model_info(self) -> ModelInfo | None:
+        return None if isinstance(self.model, str) else self.model.info
+
+    def crew(self) -> Iterator[Agent]:
+        """This agent and everybody below it, each once."""
+        seen: dict[str, Agent] = {}
+        todo = [self]
+        while todo:
+            agent = todo.pop()
+            known = seen.get(agent.name)
+            if known is agent:
+                continue
+            if known is not None:
+                raise ConfigError(f"two different agents are named {agent.name!r}")
+            seen[agent.name] = agent
+            todo.extend(agent.staff)
+        yield from seen.values()
+
+
+def define(agent: Agent, tools: Mapping[str, Sequence[Tool]]) -> Definition:
+    """What is stored of an agent. `tools` are those of everybody in its crew, by name."""
+    crew = sorted(a.name for a in agent.crew())
+    own = tools[agent.name]
+    names = {t.schema.name for t in own}
+    return Definition(
+        name=agent.name,
+        instructions=agent.instructions,
+        model=agent.model_name,
+        tools=tuple(sorted(names)),
+        submits=tuple(n for n in (RESULT, ERROR) if n in names),
+        reach=tuple(sorted({t.schema.name for name in crew for t in tools[name]})),
+        crew=tuple(crew),
+        size=len(agent.instructions.encode()) + len(msgspec.json.encode([t.schema for t in own])),
+    )

@@ -1,0 +1,1 @@
+"""Models: one port, `base.Model`, and the ways to speak to one."""

@@ -1,0 +1,37 @@
+"""The port to a model: one whole conversation in, one whole reply out, with deltas on the way for those who watch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from retinue.core.effects import Purpose
+from retinue.core.values import Message, ModelInfo, Reply, ToolSchema
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """Everything a model needs for one reply. `messages` is valid for every provider: each call has its result."""
+
+    run: str
+    path: str
+    agent: str
+    model: str
+    turn: int
+    attempt: int
+    purpose: Purpose
+    instructions: str
+    messages: Sequence[Message]
+    tools: tuple[ToolSchema, ...]
+    max_output: int
+    key: str
+
+
+class Model(Protocol):
+    """Contract: `complete` returns one reply or raises a `ModelError`; a cancelled call spends nothing more. `emit`
+    takes text as it comes and may be ignored."""
+
+    info: ModelInfo
+
+    async def complete(self, request: Request, emit: Callable[[str], None]) -> Reply: ...

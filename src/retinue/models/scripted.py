@@ -1,0 +1,91 @@
+"""A model that answers from a function or a list: for tests, examples and benchmarks.
+
+It keeps no state: what it says depends on the conversation alone, so it goes on correctly after a restart.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable, Sequence
+
+import msgspec
+
+from retinue.core.values import Assistant, Call, ModelInfo, Reply, Usage
+from retinue.models.base import Request
+
+Line = str | Call | Sequence[Call] | Assistant | Reply | BaseException
+Script = Sequence[Line] | Callable[[Request], "Line | Awaitable[Line]"]
+
+_encode = msgspec.json.Encoder().encode
+
+
+def call(name: str, /, **arguments: object) -> Call:
+    """A tool call for a script. Its id is filled in when the reply is made."""
+    return Call(id="", name=name, args=_encode(arguments).decode())
+
+
+class Scripted:
+    """`Scripted(["text", call("tool", x=1), ...])` says one line a turn; `Scripted(function)` asks the function.
+
+    A line is a text, a call or several, an `Assistant`, a `Reply`, or an exception to raise.
+    """
+
+    def __init__(
+        self,
+        script: Script,
+        *,
+        name: str = "scripted",
+        info: ModelInfo | None = None,
+        usage: Usage | None = None,
+        seconds: float = 0.0,
+    ) -> None:
+        self.info = info or ModelInfo(name=name, price_in=0, price_out=0)
+        self._script = script
+        self._usage = usage
+        self._seconds = seconds
+
+    async def complete(self, request: Request, emit: Callable[[str], None]) -> Reply:
+        await asyncio.sleep(self._seconds)
+        if callable(self._script):
+            line = self._script(request)
+            if inspect.isawaitable(line):
+                line = await line
+        else:
+            said = sum(isinstance(m, Assistant) for m in request.messages)
+            line = self._script[min(said, len(self._script) - 1)]
+        if isinstance(line, BaseException):
+            raise line
+        reply = _reply(line, request.turn, request.model)
+        if reply.message.text:
+            emit(reply.message.text)
+        if reply.usage is _NO_USAGE:
+            reply = msgspec.structs.replace(reply, usage=self._usage or _measure(request, reply))
+        return reply
+
+
+_NO_USAGE = Usage()
+
+
+def _reply(line: Line, turn: int, model: str) -> Reply:
+    if isinstance(line, Reply):
+        return line
+    if isinstance(line, Call):
+        line = [line]
+    if isinstance(line, str):
+        message = Assistant(text=line)
+    elif isinstance(line, Assistant):
+        message = line
+    else:
+        message = Assistant(calls=tuple(line))  # type: ignore[arg-type]
+    if any(not c.id for c in message.calls):
+        calls = [msgspec.structs.replace(c, id=c.id or f"c{turn}_{i}") for i, c in enumerate(message.calls)]
+        message = msgspec.structs.replace(message, calls=tuple(calls))
+    return Reply(message=message, usage=_NO_USAGE, stop="calls" if message.calls else "end", model=model)
+
+
+def _measure(request: Request, reply: Reply) -> Usage:
+    """Four characters make a token here: never more than the bound that the ledger holds."""
+    heard = sum(len(m.text) for m in request.messages)
+    said = len(reply.message.text) + sum(len(c.args) for c in reply.message.calls)
+    return Usage(input=heard // 4, output=min(said // 4 + 1, request.max_output))

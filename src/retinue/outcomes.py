@@ -1,0 +1,118 @@
+"""What the doors show of a run: how it ended, what it cost, who worked for it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from retinue.core.ledger import Account
+from retinue.core.state import Ended, Run
+from retinue.core.values import NANOS_PER_USD, Artifact, End, Usage
+from retinue.definitions import Agent
+from retinue.errors import RunFailed
+from retinue.store.base import Row
+
+
+class ChildEnd(msgspec.Struct, frozen=True, kw_only=True):
+    """One child of a run, and how it stands."""
+
+    id: str
+    label: str
+    state: str
+    stop: str = ""
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """How a run ended, as the runtime saw it. `usage` is the run's own, `tree` includes everything below it."""
+
+    id: str
+    state: End
+    stop: str
+    text: str
+    data: Any
+    error: str
+    artifacts: tuple[Artifact, ...]
+    last_tool: str
+    usage: Usage
+    tree_tokens: int
+    tree_usd: float
+    tree_turns: int
+    tree_calls: int
+    model_requested: str
+    model_resolved: str
+    model_used: str
+    children: tuple[ChildEnd, ...]
+    created_at: int
+    started_at: int | None
+    ended_at: int
+
+    @property
+    def ok(self) -> bool:
+        return self.state == "completed"
+
+    def unwrap(self) -> Any:
+        """The data, or the text where there is none; raises `RunFailed` unless the run completed."""
+        if not self.ok:
+            raise RunFailed(f"run {self.id} {self.state} ({self.stop}): {self.error or self.text or 'no output'}")
+        return self.text if self.data is None else self.data
+
+
+class Node(msgspec.Struct, frozen=True, kw_only=True):
+    """A run in a tree."""
+
+    id: str
+    label: str
+    agent: str
+    state: str
+    turn: int
+    usage: Usage
+    children: tuple[Node, ...]
+
+
+def build_outcome(row: Row, account: Account | None, children: Sequence[Row], agent: Agent | None) -> Outcome:
+    """The envelope of an ended run. State and stop reason come from the runtime, never from a model's text."""
+    spec, run = row.spec, row.run
+    assert isinstance(run.state, Ended)
+    ending = run.state.ending
+    tokens, nanos, turns, calls = account.spent if account is not None else (0, 0, 0, 0)
+    return Outcome(
+        id=spec.id,
+        state=ending.state,
+        stop=ending.stop,
+        text=ending.text,
+        data=_typed(agent, ending.data),
+        error=ending.error,
+        artifacts=ending.artifacts,
+        last_tool=ending.last_tool,
+        usage=run.usage,
+        tree_tokens=tokens,
+        tree_usd=nanos / NANOS_PER_USD,
+        tree_turns=turns,
+        tree_calls=calls,
+        model_requested=spec.order.model or spec.model,
+        model_resolved=spec.model,
+        model_used=run.model_used,
+        children=tuple(_child_end(c) for c in children),
+        created_at=spec.created_at,
+        started_at=run.started_at,
+        ended_at=ending.at,
+    )
+
+
+def _typed(agent: Agent | None, data: Any) -> Any:
+    if agent is None or agent.output is None or isinstance(agent.output, dict) or data is None:
+        return data
+    return msgspec.convert(data, agent.output)
+
+
+def _child_end(row: Row) -> ChildEnd:
+    order, state = row.spec.order, row.run.state
+    stop = state.ending.stop if isinstance(state, Ended) else ""
+    return ChildEnd(id=row.spec.id, label=order.label or order.agent, state=state_word(row.run), stop=stop)
+
+
+def state_word(run: Run) -> str:
+    """One word: how it ended, or what it is doing."""
+    return run.state.ending.state if isinstance(run.state, Ended) else type(run.state).__name__.lower()

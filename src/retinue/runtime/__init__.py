@@ -1,0 +1,1 @@
+"""The only loop: events in, steps through the core, commit, publish, perform."""

@@ -1,0 +1,228 @@
+"""The loop: events from one queue go through the core, are committed together, published, and only then performed.
+
+The engine remembers nothing about the domain: what it holds beside the roster are tasks, timers and cached messages.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Mapping
+
+from retinue.channels.base import Channel
+from retinue.core import machine
+from retinue.core.events import AnyEvent, Described, Opened, Recovered, Registered, Woke
+from retinue.core.roster import Changes, Roster
+from retinue.core.state import Ended, Run
+from retinue.core.values import Definition, ModelInfo, Rules, Spec
+from retinue.errors import RetinueError, StoreError, StoreFull
+from retinue.models.base import Model
+from retinue.runtime import recover
+from retinue.runtime.bus import Bus
+from retinue.runtime.clock import Clock
+from retinue.runtime.perform import Performer, Tools
+from retinue.runtime.timers import Timers
+from retinue.store.base import Store
+
+log = logging.getLogger("retinue")
+
+MAX_BATCH = 2_000
+FULL_RETRY_SECONDS = (0.05, 0.2, 1.0, 5.0)
+
+
+class Engine:
+    """One runtime on one store."""
+
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        tools: Tools,
+        models: Mapping[str, Model],
+        channels: Mapping[str, Channel],
+        rules: Rules,
+    ) -> None:
+        self.store, self.clock, self.bus = store, clock, Bus()
+        self.roster = Roster(rules)
+        self.models = models
+        self.trouble = ""
+        self._tools = tools
+        self._queue: deque[tuple[str, AnyEvent, asyncio.Future[None] | None]] = deque()
+        self._wake = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._ended: dict[str, list[asyncio.Future[None]]] = {}
+        self._dormant: dict[str, Spec] = {}
+        self._seq = 0
+        self._failure: BaseException | None = None
+        self.timers = Timers(clock.now, self._wanted, lambda id: self.post(id, Woke()))
+        self.performer = Performer(self, tools, models, channels)
+
+    # life
+
+    async def start(self) -> None:
+        """Take the store over and put the roster together; `recover` then tells the runs."""
+        epoch = await self.store.open()
+        snapshot = await self.store.load()
+        self._seq = snapshot.last_seq
+        rules = self.roster.rules
+        order = recover.rebuild(self.roster, snapshot)
+        self._dormant = {id: self.roster.specs[id] for id in order}
+        for id in order:
+            self.timers.set(id, self.roster.runs[id].wake_at)
+        self._task = asyncio.get_running_loop().create_task(self._loop(), name="retinue engine")
+        self.post("", Opened(epoch=epoch, rules=rules))
+        for delivery in snapshot.deliveries:
+            if delivery.state in ("pending", "sent"):
+                self.performer.deliver_at(delivery.key, delivery.next_at)
+
+    async def stop(self) -> None:
+        """Stop at once: what is recorded stays, what is under way is taken up by the next start."""
+        tasks = [t for t in (self._task, *self.performer.tasks()) if t is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self.timers.close()
+        for waiters in self._ended.values():
+            for waiter in waiters:
+                if not waiter.done():
+                    waiter.set_exception(RetinueError("the runtime was closed; the run goes on at its next start"))
+                    waiter.exception()
+        await self.store.close()
+
+    # what the doors use
+
+    def post(self, run: str, event: AnyEvent) -> None:
+        """Put an event on the queue. Safe to call from the loop's thread only."""
+        self._queue.append((run, event, None))
+        self._wake.set()
+
+    async def record(self, run: str, event: AnyEvent) -> None:
+        """Post an event and wait until its step is committed."""
+        if self._failure is not None:
+            raise StoreError(f"the runtime has stopped: {self._failure}") from self._failure
+        done = asyncio.get_running_loop().create_future()
+        self._queue.append((run, event, done))
+        self._wake.set()
+        await done
+
+    def register(self, definition: Definition, model: ModelInfo | None) -> None:
+        """Make an agent known. Runs that waited for it since the last start are taken up."""
+        if model is not None and self.roster.models.get(model.name) != model:
+            self.roster.models[model.name] = model
+            self.post("", Described(model=model))
+        if self.roster.definitions.get(definition.name) != definition:
+            self.roster.definitions[definition.name] = definition
+            self.post("", Registered(definition=definition))
+
+    async def take_up(self) -> None:
+        """Tell every open run that can go on in this process that it was found."""
+        ready = [s for s in self._dormant.values() if s.model in self.models and s.order.agent in self._tools]
+        for spec in ready:
+            del self._dormant[spec.id]
+            run = self.roster.runs.get(spec.id)
+            if run is None:
+                continue
+            calls = await recover.open_calls(spec, run, self.store.messages, self._tools.restart_class)
+            self.post(spec.id, Recovered(epoch=self.roster.epoch, calls=calls))
+
+    @property
+    def dormant(self) -> tuple[str, ...]:
+        """Open runs whose agent or model this program has not named yet."""
+        return tuple(self._dormant)
+
+    def ended(self, id: str) -> asyncio.Future[None]:
+        """Resolved when the live run `id` has ended and its end is committed."""
+        future = asyncio.get_running_loop().create_future()
+        if self._failure is not None:
+            future.set_exception(StoreError(f"the runtime has stopped: {self._failure}"))
+            return future
+        self._ended.setdefault(id, []).append(future)
+        return future
+
+    # the loop
+
+    async def _loop(self) -> None:
+        try:
+            while True:
+                await self._wake.wait()
+                self._wake.clear()
+                while self._queue:
+                    await self._batch()
+        except asyncio.CancelledError:
+            raise
+        except BaseException as error:
+            self._fail(error)
+
+    async def _batch(self) -> None:
+        """One group commit: as many events as are there, one transaction, then their consequences."""
+        queue, roster, now = self._queue, self.roster, self.clock.now()
+        waiting: list[asyncio.Future[None]] = []
+        n = 0
+        while queue and n < MAX_BATCH:
+            run, event, done = queue.popleft()
+            machine.apply(roster, run, now, event)
+            n += 1
+            if done is not None:
+                waiting.append(done)
+        changes = roster.take_changes()
+        seq = await self._commit(changes)
+        self._after(changes, seq)
+        for done in waiting:
+            if not done.done():
+                done.set_result(None)
+
+    async def _commit(self, changes: Changes) -> int:
+        """A full disk parks everything until there is space again: nothing is performed, nothing is lost."""
+        tries = 0
+        while True:
+            try:
+                seq = await self.store.commit(changes)
+            except StoreFull as error:
+                self.trouble = str(error)
+                log.error("the log cannot be written; waiting: %s", error)
+                await asyncio.sleep(FULL_RETRY_SECONDS[min(tries, len(FULL_RETRY_SECONDS) - 1)])
+                tries += 1
+            else:
+                self.trouble = ""
+                return seq
+
+    def _after(self, changes: Changes, seq: int) -> None:
+        performer = self.performer
+        for spec in changes.specs:
+            performer.begin(spec)
+        for conversation, n, message in changes.messages:
+            performer.heard(conversation, n, message)
+        for id, run in changes.runs.items():
+            if isinstance(run.state, Ended):
+                self._over(id, run)
+            else:
+                self.timers.set(id, run.wake_at)
+        first, self._seq = seq - len(changes.entries) + 1, seq
+        if self.bus.busy:
+            self.bus.publish(first, changes.entries)
+        for effect in changes.effects:
+            performer.perform(effect)
+
+    def _over(self, id: str, run: Run) -> None:
+        for waiter in self._ended.pop(id, ()):
+            if not waiter.done():
+                waiter.set_result(None)
+        self.performer.over(id)
+
+    def _wanted(self, id: str) -> int | None:
+        run = self.roster.runs.get(id)
+        return None if run is None else run.wake_at
+
+    def _fail(self, error: BaseException) -> None:
+        """The store is gone, or we have a bug: stop as if killed. The next start goes on from the log."""
+        log.critical("the runtime stops: %s", error, exc_info=error)
+        self._failure = error
+        self.trouble = str(error)
+        for task in self.performer.tasks():
+            task.cancel()
+        waiters = [w for waiting in self._ended.values() for w in waiting]
+        waiters += [done for _, _, done in self._queue if done is not None]
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_exception(StoreError(f"the runtime has stopped: {error}"))

@@ -1,0 +1,304 @@
+"""One coroutine for each effect; whatever comes of it goes back to the engine as an event. Exceptions become events."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, assert_never
+
+from retinue.channels.base import Channel
+from retinue.core.effects import Abort, CallModel, CallTool, ChildOutcome, Compose, Deliver, Effect, Transmit
+from retinue.core.events import (
+    Acked,
+    Asked,
+    Bounced,
+    Composed,
+    ModelFailed,
+    Ordered,
+    Replied,
+    RunEvent,
+    Sent,
+    Submitted,
+    ToolReturned,
+)
+from retinue.core.policy import allows
+from retinue.core.values import Call, Message, Orders, Reply, Restart, Spec, ToolSchema, clip
+from retinue.errors import ModelError, ModelUnavailable, RetinueError
+from retinue.models.base import Model, Request
+from retinue.runtime.context import Conversation, view
+from retinue.tools.base import Answer, Ask, Caller, Returned, Submission
+
+if TYPE_CHECKING:
+    from retinue.runtime.engine import Engine
+
+log = logging.getLogger("retinue")
+
+
+class Tools(Protocol):
+    """The toolbox, as far as the runtime has to know it."""
+
+    def __contains__(self, agent: object) -> bool: ...
+
+    def schemas(self, agent: str) -> tuple[ToolSchema, ...]: ...
+
+    def restart_class(self, agent: str, name: str) -> Restart: ...
+
+    async def run(self, agent: str, caller: Caller, call: Call) -> Returned: ...
+
+    def compose(self, agent: str, name: str, outcomes: Sequence[ChildOutcome]) -> str: ...
+
+    def defaults(self, agent: str) -> dict[str, Any]: ...
+
+
+class Performer:
+    """Tasks under way and the messages they need, by run."""
+
+    def __init__(
+        self, engine: Engine, tools: Tools, models: Mapping[str, Model], channels: Mapping[str, Channel]
+    ) -> None:
+        self._engine, self._tools, self._models, self._channels = engine, tools, models, channels
+        self._tasks: dict[str, dict[int, asyncio.Task[None]]] = {}
+        self._sending: set[asyncio.Task[None]] = set()
+        self._conversations: dict[str, Conversation] = {}
+        self._resumed: dict[str, str] = {}
+        self._offered: dict[tuple[str, Any], tuple[ToolSchema, ...]] = {}
+
+    # conversations
+
+    def begin(self, spec: Spec) -> None:
+        """A new conversation, or a fork of one that is at hand; any other is read when it is needed."""
+        if spec.conversation != spec.id:
+            self._resumed[spec.id] = spec.conversation
+            return
+        if spec.base is None:
+            self._conversations[spec.conversation] = Conversation()
+        elif (base := self._conversations.get(spec.base.conversation)) is not None:
+            self._conversations[spec.conversation] = Conversation(base, spec.base.length)
+
+    def heard(self, conversation: str, n: int, message: Message) -> None:
+        known = self._conversations.get(conversation)
+        if known is not None and len(known) == n:
+            known.append(message)
+
+    async def conversation(self, spec: Spec, length: int) -> Conversation:
+        known = self._conversations.get(spec.conversation)
+        if known is None:
+            known = Conversation()
+            known.own.extend(await self._engine.store.messages(spec.conversation, 0, length))
+            self._conversations[spec.conversation] = known
+        return known
+
+    def over(self, id: str) -> None:
+        """The run has ended: nothing of it is under way, and its messages are in the store."""
+        self._conversations.pop(self._resumed.pop(id, id), None)
+        self._stop(id, None)
+
+    # effects
+
+    def perform(self, effect: Effect) -> None:
+        match effect:
+            case CallModel():
+                self._start(effect.run, -1, self._call_model(effect))
+            case CallTool():
+                self._start(effect.run, effect.index, self._call_tool(effect))
+            case Compose():
+                self._compose(effect)
+            case Abort():
+                self._stop(effect.run, effect.index)
+            case Deliver():
+                self.deliver_at(effect.key, effect.at)
+            case Transmit():
+                self._send(self._transmit(effect))
+            case _:
+                assert_never(effect)
+
+    def tasks(self) -> list[asyncio.Task[None]]:
+        return [t for of_run in self._tasks.values() for t in of_run.values()] + list(self._sending)
+
+    def _start(self, run: str, slot: int, work: Any) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.setdefault(run, {})[slot] = task
+
+    def _done(self, run: str, slot: int) -> None:
+        mine = self._tasks.get(run)
+        if mine is not None and mine.get(slot) is asyncio.current_task():
+            del mine[slot]
+            if not mine:
+                del self._tasks[run]
+
+    def _stop(self, run: str, slot: int | None) -> None:
+        mine = self._tasks.get(run)
+        if mine is None:
+            return
+        for key in [slot] if slot is not None else list(mine):
+            task = mine.pop(key, None)
+            if task is not None and task is not asyncio.current_task():
+                task.cancel()
+        if not mine:
+            self._tasks.pop(run, None)
+
+    def _answer(self, run: str, slot: int, event: RunEvent) -> None:
+        self._done(run, slot)
+        self._engine.post(run, event)
+
+    async def _call_model(self, effect: CallModel) -> None:
+        engine, attempt = self._engine, effect.attempt
+        event: RunEvent
+        try:
+            reply = await self._ask(effect)
+            spilled = await self._spill(reply.message.text)
+            event = Replied(attempt=attempt, reply=reply, spilled=spilled)
+        except ModelUnavailable as error:
+            after = round(error.after_seconds * 1000)
+            event = ModelFailed(attempt=attempt, kind=error.kind, message=str(error), retry=True, after_ms=after)
+        except ModelError as error:
+            event = ModelFailed(attempt=attempt, kind=error.kind, message=str(error))
+        except RetinueError as error:
+            event = ModelFailed(attempt=attempt, kind="runtime_error", message=str(error))
+        except Exception as error:
+            log.exception("model %s failed in a way it should not", effect.run)
+            event = ModelFailed(attempt=attempt, kind="server_error", message=f"{type(error).__name__}: {error}")
+        if engine.roster.runs.get(effect.run) is not None:
+            self._answer(effect.run, -1, event)
+
+    async def _ask(self, effect: CallModel) -> Reply:
+        roster, bus = self._engine.roster, self._engine.bus
+        spec, run = roster.specs[effect.run], roster.runs[effect.run]
+        model = self._models.get(spec.model)
+        if model is None:
+            raise ModelError(f"no model {spec.model!r} in this process", kind="invalid_request")
+        conversation = await self.conversation(spec, run.length)
+        order = spec.order
+        definition = roster.definitions[order.agent]
+        request = Request(
+            run=run.id,
+            path=spec.path,
+            agent=order.agent,
+            model=spec.model,
+            turn=run.turn,
+            attempt=effect.attempt,
+            purpose=effect.purpose,
+            instructions=definition.instructions if order.instructions is None else order.instructions,
+            messages=view(conversation, run.start, run.length),
+            tools=self._tools_for(spec) if effect.purpose in ("turn", "grace") else (),
+            max_output=effect.max_output,
+            key=effect.key,
+        )
+
+        def emit(text: str) -> None:
+            if bus.busy:
+                bus.preview(run.id, effect.attempt, text)
+
+        return await model.complete(request, emit)
+
+    def _tools_for(self, spec: Spec) -> tuple[ToolSchema, ...]:
+        """The agent's tools that its run may call; the same tuple for all runs of one kind."""
+        held = spec.capabilities
+        key = (spec.order.agent, (held.tools, held.deny))
+        offered = self._offered.get(key)
+        if offered is None:
+            offered = tuple(t for t in self._tools.schemas(spec.order.agent) if allows(held, t.name))
+            self._offered[key] = offered
+        return offered
+
+    async def _call_tool(self, effect: CallTool) -> None:
+        roster, call = self._engine.roster, effect.call
+        spec, run = roster.specs.get(effect.run), roster.runs.get(effect.run)
+        if spec is None or run is None:
+            return
+        caller = Caller(
+            spec=spec,
+            run=run,
+            call_id=call.id,
+            index=effect.index,
+            key=effect.key,
+            at=effect.at,
+            again=effect.again,
+            defaults=self._tools.defaults,
+            list_children=lambda: self._children(effect.run),
+        )
+        try:
+            returned = await self._tools.run(spec.order.agent, caller, call)
+        except Exception as error:
+            log.debug("tool %s failed", call.name, exc_info=error)
+            returned = Answer(text=f"The tool failed: {type(error).__name__}: {error}", error=True)
+        event = await self._tool_event(effect, returned)
+        if effect.run in roster.runs:
+            self._answer(effect.run, effect.index, event)
+
+    async def _tool_event(self, effect: CallTool, returned: Returned) -> RunEvent:
+        turn, index, call_id, name = effect.turn, effect.index, effect.call.id, effect.call.name
+        match returned:
+            case Answer(text=text, error=error):
+                spilled = await self._spill(text)
+                if spilled is not None:
+                    text = clip(text, self._engine.roster.rules.text_cap, spilled[0])
+                return ToolReturned(
+                    turn=turn, index=index, call_id=call_id, name=name, text=text, error=error, spilled=spilled
+                )
+            case Orders():
+                return Ordered(turn=turn, index=index, call_id=call_id, name=name, orders=returned)
+            case Submission(text=text, ok=ok, data=data):
+                spilled = await self._spill(text)
+                return Submitted(
+                    turn=turn, index=index, call_id=call_id, name=name, text=text, ok=ok, data=data, spilled=spilled
+                )
+            case Ask(question=question):
+                return Asked(turn=turn, index=index, call_id=call_id, name=name, question=question)
+            case _:
+                assert_never(returned)
+
+    async def _children(self, run: str) -> Sequence[tuple[Spec, Any]]:
+        rows = await self._engine.store.children(run)
+        live = self._engine.roster.runs
+        return [(row.spec, live.get(row.spec.id, row.run)) for row in rows]
+
+    def _compose(self, effect: Compose) -> None:
+        spec = self._engine.roster.specs.get(effect.run)
+        if spec is None:
+            return
+        texts, failed = [], False
+        for joined in effect.calls:
+            try:
+                text = self._tools.compose(spec.order.agent, joined.name, joined.outcomes)
+            except Exception as error:
+                log.exception("tool %s could not compose its results", joined.name)
+                text, failed = f"The results could not be put into words: {type(error).__name__}: {error}", True
+            texts.append((joined.index, joined.call_id, joined.name, text))
+        self._engine.post(effect.run, Composed(turn=effect.turn, calls=tuple(texts), error=failed))
+
+    async def _spill(self, text: str) -> tuple[str, int] | None:
+        """An over-long text is kept whole, under its hash, before anybody is told of it."""
+        if len(text) <= self._engine.roster.rules.text_cap:
+            return None
+        artifact = await self._engine.store.put_artifact(text.encode("utf-8", "replace"))
+        return artifact.sha256, artifact.bytes
+
+    # deliveries
+
+    def deliver_at(self, key: str, at: int) -> None:
+        self._send(self._deliver(key, at))
+
+    def _send(self, work: Any) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._sending.add(task)
+        task.add_done_callback(self._sending.discard)
+
+    async def _deliver(self, key: str, at: int) -> None:
+        await asyncio.sleep(max(0, at - self._engine.clock.now()) / 1000)
+        self._engine.post("", Sent(key=key))
+
+    async def _transmit(self, effect: Transmit) -> None:
+        delivery = self._engine.roster.deliveries.get(effect.key)
+        if delivery is None:
+            return
+        channel = self._channels.get(delivery.origin.channel)
+        try:
+            if channel is None:
+                raise RetinueError(f"no channel {delivery.origin.channel!r} in this process")
+            await channel.send(delivery)
+        except Exception as error:
+            self._engine.post("", Bounced(key=effect.key, error=f"{type(error).__name__}: {error}"))
+        else:
+            self._engine.post("", Acked(key=effect.key))

@@ -1,0 +1,113 @@
+"""After a restart: the roster is built again from the open runs, and each is told that it was found.
+
+One scan, no effect of its own: what happens to a run is decided by the core when it takes `Recovered`.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Awaitable, Callable
+
+from retinue.core.events import OpenCall
+from retinue.core.kin import child_outcome
+from retinue.core.roster import Fan, FanIn, Roster
+from retinue.core.state import Asking, Calls, Ended, Queued, Run, Thinking, Waiting, Working
+from retinue.core.values import Assistant, Message, Restart, Spec
+from retinue.store.base import Row, Snapshot
+
+
+def rebuild(roster: Roster, snapshot: Snapshot) -> list[str]:
+    """Put everything that is open into an empty roster; returns the open runs in the order they are to be told."""
+    for definition in snapshot.definitions:
+        roster.definitions[definition.name] = definition
+    for model in snapshot.models:
+        roster.models[model.name] = model
+    for account in snapshot.accounts:
+        roster.ledger.accounts[account.id] = account
+    for row in snapshot.above:
+        roster.specs[row.spec.id] = row.spec
+        _under_parent(roster, row.spec)
+    for row in snapshot.open:
+        roster.enlist(row.spec, row.run)
+        _occupy(roster, row)
+    for row in sorted(snapshot.back, key=_ended_at):
+        _hang(roster, row, pending=False)
+    for row in snapshot.open:
+        _hang(roster, row, pending=True)
+    for run, mail in snapshot.mail:
+        roster.mail.setdefault(run, deque()).append(mail)
+    for delivery in snapshot.deliveries:
+        roster.deliveries[delivery.key] = delivery
+    return [row.spec.id for row in sorted(snapshot.open, key=_turn_to_be_told)]
+
+
+def _ended_at(row: Row) -> int:
+    return row.run.state.ending.at if isinstance(row.run.state, Ended) else 0
+
+
+def _under_parent(roster: Roster, spec: Spec) -> None:
+    if spec.parent:
+        roster.children.setdefault(spec.parent, {})[spec.id] = None
+
+
+def _occupy(roster: Roster, row: Row) -> None:
+    """Those at work hold their slots; those that waited for one ask again when they are told."""
+    state = row.run.state
+    if isinstance(state, (Thinking, Working)):
+        roster.acquire_all(row.spec.order.lanes)
+    if isinstance(state, Queued):
+        roster.tickets = max(roster.tickets, state.ticket)
+
+
+def _hang(roster: Roster, row: Row, *, pending: bool) -> None:
+    """A child that its parent's open call is waiting for, out or back."""
+    spec, slot = row.spec, row.spec.slot
+    parent = roster.runs.get(spec.parent)
+    if slot is None or parent is None or spec.order.join == "none" or slot.turn != parent.turn:
+        return
+    calls = calls_of(parent)
+    if calls is None or not calls.open >> slot.index & 1 or calls.tools >> slot.index & 1:
+        return
+    fan_in = roster.fans.setdefault(parent.id, FanIn())
+    fan = fan_in.fans.get(slot.index)
+    if fan is None:
+        order = spec.order
+        fan = Fan(join=order.join, call_id=slot.call_id, name=slot.tool, results=order.results, compose=order.compose)
+        fan_in.fans[slot.index] = fan
+    if pending:
+        fan.pending[spec.id] = None
+        fan_in.out += spec.order.join == "turn"
+    else:
+        assert isinstance(row.run.state, Ended)
+        fan.ended.append(child_outcome(spec, row.run, row.run.state.ending))
+
+
+def calls_of(run: Run) -> Calls | None:
+    return run.state.calls if isinstance(run.state, (Working, Waiting, Asking)) else None
+
+
+def _turn_to_be_told(row: Row) -> tuple[int, int, str]:
+    """Those who hold slots first, then those who come back to a lane, then those who never had a turn."""
+    state = row.run.state
+    if isinstance(state, Queued):
+        return (1 if state.back else 2, state.ticket, row.spec.id)
+    return (0, 0, row.spec.id)
+
+
+async def open_calls(
+    spec: Spec,
+    run: Run,
+    read: Callable[[str, int, int], Awaitable[list[Message]]],
+    restart: Callable[[str, str], Restart],
+) -> tuple[OpenCall, ...]:
+    """The tool calls that were under way when the process died, as the model wrote them."""
+    calls = calls_of(run)
+    if calls is None or not calls.tools:
+        return ()
+    (message,) = await read(spec.conversation, calls.message, calls.message + 1)
+    assert isinstance(message, Assistant)
+    return tuple(
+        OpenCall(index=i, call=call, restart=restart(spec.order.agent, call.name))
+        for i, call in enumerate(message.calls)
+        if calls.tools >> i & 1
+    )

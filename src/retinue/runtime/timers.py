@@ -1,0 +1,64 @@
+"""One timer for all runs: each run says in its row when it wants to be woken, and at most one entry stands for it."""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+from collections.abc import Callable
+
+
+class Timers:
+    """A run whose time moves later keeps its earlier entry, which is put back when it comes up: few pushes, no leak."""
+
+    def __init__(
+        self, now: Callable[[], int], wanted: Callable[[str], int | None], fire: Callable[[str], None]
+    ) -> None:
+        self._now, self._wanted, self._fire = now, wanted, fire
+        self._heap: list[tuple[int, str]] = []
+        self._entry: dict[str, int] = {}
+        self._handle: asyncio.TimerHandle | None = None
+        self._armed = 0
+
+    def set(self, id: str, at: int | None) -> None:
+        if at is None:
+            return
+        known = self._entry.get(id)
+        if known is None or at < known:
+            self._entry[id] = at
+            heapq.heappush(self._heap, (at, id))
+            if self._handle is None or at < self._armed:
+                self._arm()
+
+    def _arm(self) -> None:
+        if self._handle is not None:
+            self._handle.cancel()
+            self._handle = None
+        if self._heap:
+            self._armed = self._heap[0][0]
+            delay = max(0, self._armed - self._now()) / 1000
+            self._handle = asyncio.get_running_loop().call_later(delay, self._due)
+
+    def _due(self) -> None:
+        self._handle = None
+        now = self._now()
+        while self._heap and self._heap[0][0] <= now:
+            at, id = heapq.heappop(self._heap)
+            if self._entry.get(id) != at:
+                continue
+            del self._entry[id]
+            wanted = self._wanted(id)
+            if wanted is None:
+                continue
+            if wanted <= now:
+                self._fire(id)
+            else:
+                self._entry[id] = wanted
+                heapq.heappush(self._heap, (wanted, id))
+        self._arm()
+
+    def close(self) -> None:
+        if self._handle is not None:
+            self._handle.cancel()
+            self._handle = None
+        self._heap.clear()
+        self._entry.clear()

@@ -1,0 +1,7 @@
+"""Doubles that ship: a scripted model, virtual time, a memory store, a cassette. Test your own agents with them."""
+
+from retinue.models.scripted import Scripted, call
+from retinue.store.memory import MemoryStore
+from retinue.testing.virtual_clock import VirtualClock, VirtualLoop, run_virtual
+
+__all__ = ["MemoryStore", "Scripted", "VirtualClock", "VirtualLoop", "call", "run_virtual"]

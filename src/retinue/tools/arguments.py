@@ -1,0 +1,84 @@
+"""The arguments of a call, parsed once and strictly: something a tool can trust, or a sentence the model can use."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+MAX_BYTES = 1 << 20
+MAX_DEPTH = 64
+
+
+class BadArguments(ValueError):
+    """What was wrong with the arguments, for the model."""
+
+
+def parse(text: str) -> dict[str, Any]:
+    """A JSON object without duplicate keys, NaN, lone surrogates or absurd size or depth."""
+    if len(text) > MAX_BYTES:
+        raise BadArguments(f"the arguments are {len(text)} characters long; at most {MAX_BYTES} are taken")
+    if not text.strip():
+        return {}
+    if text.count("[") + text.count("{") > MAX_DEPTH and _depth(text) > MAX_DEPTH:
+        raise BadArguments(f"the arguments are nested more than {MAX_DEPTH} deep")
+    try:
+        value = json.loads(text, object_pairs_hook=_pairs, parse_constant=_constant)
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise BadArguments(f"the arguments are not valid JSON: {error}") from None
+    except ValueError as error:
+        raise BadArguments(f"the arguments are not valid: {error}") from None
+    if isinstance(value, str):
+        return parse(value) if value.lstrip()[:1] == "{" else _not_object(value)
+    if not isinstance(value, dict):
+        return _not_object(value)
+    return value if text.isascii() and "\\u" not in text else _clean(value)
+
+
+def _not_object(value: object) -> dict[str, Any]:
+    raise BadArguments(f"the arguments must be a JSON object, not {type(value).__name__}")
+
+
+def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    out = dict(pairs)
+    if len(out) != len(pairs):
+        names = [k for k, _ in pairs]
+        twice = sorted({n for n in names if names.count(n) > 1})
+        raise BadArguments(f"the same key stands twice: {', '.join(twice)}")
+    return out
+
+
+def _constant(name: str) -> None:
+    raise BadArguments(f"{name} is not a JSON number")
+
+
+def _depth(text: str) -> int:
+    """How deep brackets nest outside strings, without recursion."""
+    depth = deepest = 0
+    in_string = escaped = False
+    for c in text:
+        if in_string:
+            if escaped:
+                escaped = False
+            elif c == "\\":
+                escaped = True
+            elif c == '"':
+                in_string = False
+        elif c == '"':
+            in_string = True
+        elif c in "[{":
+            depth += 1
+            deepest = max(deepest, depth)
+        elif c in "]}":
+            depth -= 1
+    return deepest
+
+
+def _clean(value: Any) -> Any:
+    """Lone surrogates become U+FFFD: they cannot be stored, printed or sent."""
+    if isinstance(value, str):
+        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if isinstance(value, dict):
+        return {_clean(k): _clean(v) for k, v in value.items()}
+    if isinstance(value, list):
+        return [_clean(v) for v in value]
+    return value

@@ -1,0 +1,51 @@
+"""`artifact`: page through an output that was too long to be shown whole."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+from retinue.core.effects import ChildOutcome
+from retinue.core.values import Restart, ToolSchema
+from retinue.errors import ConfigError, RetinueError
+from retinue.tools.base import Answer, Caller, Returned
+
+PAGE = 32_768
+
+
+class ArtifactTool:
+    """Reads by the name that stands behind a cut text."""
+
+    restart: Restart = "pure"
+    schema = ToolSchema(
+        name="artifact",
+        description="Read part of an output that was cut. `id` is in the note at the cut; the others are bytes.",
+        parameters={
+            "type": "object",
+            "properties": {
+                "id": {"type": "string"},
+                "offset": {"type": "integer", "minimum": 0},
+                "limit": {"type": "integer", "minimum": 1, "maximum": PAGE},
+            },
+            "required": ["id"],
+            "additionalProperties": False,
+        },
+    )
+
+    def __init__(self, read: Callable[[str, int, int | None], Awaitable[bytes]]) -> None:
+        self._read = read
+
+    async def run(self, caller: Caller, args: dict[str, Any]) -> Returned:
+        id, offset, limit = args.get("id"), args.get("offset", 0), args.get("limit", PAGE)
+        ints = all(isinstance(n, int) and not isinstance(n, bool) for n in (offset, limit))
+        if not isinstance(id, str) or not ints or offset < 0 or not 0 < limit <= PAGE:
+            return Answer(text=f"Invalid parameters: id, offset >= 0, limit from 1 to {PAGE}.", error=True)
+        try:
+            data = await self._read(id, offset, limit)
+        except RetinueError as error:
+            return Answer(text=str(error), error=True)
+        end = "that is the end" if len(data) < limit else f"go on with offset {offset + len(data)}"
+        return Answer(text=f"{data.decode('utf-8', 'replace')}\n[bytes {offset} to {offset + len(data)}; {end}]")
+
+    def compose(self, outcomes: Sequence[ChildOutcome]) -> str:
+        raise ConfigError("artifact starts no children")

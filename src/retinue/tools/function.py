@@ -1,0 +1,135 @@
+"""A Python function as a tool: its signature is the schema, its docstring the description."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any, get_type_hints, overload
+
+import msgspec
+
+from retinue.core.effects import ChildOutcome
+from retinue.core.values import Orders, Restart, ToolSchema
+from retinue.errors import ConfigError
+from retinue.tools.base import Answer, Ask, Caller, Returned, Submission
+
+_encode = msgspec.json.Encoder().encode
+
+
+class FunctionTool:
+    """Made by `@tool`. An `async` function runs on the loop; a plain one in a thread, unless it is `quick`."""
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        *,
+        name: str = "",
+        restart: Restart = "unsafe",
+        quick: bool = False,
+        compose: Callable[[Sequence[ChildOutcome]], str] | None = None,
+    ) -> None:
+        self.function = function
+        self.restart = restart
+        self._direct = quick or inspect.iscoroutinefunction(function)
+        self._compose = compose
+        self._caller, self._args = _arguments(function)
+        parameters = plain_schema(self._args)
+        self.schema = ToolSchema(
+            name=name or function.__name__,
+            description=inspect.cleandoc(function.__doc__ or ""),
+            parameters=parameters,
+        )
+
+    @property
+    def name(self) -> str:
+        return self.schema.name
+
+    async def run(self, caller: Caller, args: dict[str, Any]) -> Returned:
+        try:
+            value = msgspec.convert(args, self._args)
+        except msgspec.ValidationError as error:
+            return Answer(text=f"Invalid parameters: {error}", error=True)
+        given = {f: getattr(value, f) for f in value.__struct_fields__}
+        if self._caller:
+            given[self._caller] = caller
+        if self._direct:
+            out = self.function(**given)
+            if inspect.isawaitable(out):
+                out = await out
+        else:
+            out = await asyncio.to_thread(self.function, **given)
+        return out if isinstance(out, (Answer, Orders, Submission, Ask)) else Answer(text=_words(out))
+
+    def compose(self, outcomes: Sequence[ChildOutcome]) -> str:
+        if self._compose is None:
+            raise ConfigError(f"tool {self.name!r} has no way to compose results: give @tool(compose=...)")
+        return self._compose(outcomes)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.function(*args, **kwargs)
+
+
+@overload
+def tool(function: Callable[..., Any], /) -> FunctionTool: ...
+@overload
+def tool(
+    *,
+    name: str = "",
+    restart: Restart = "unsafe",
+    quick: bool = False,
+    compose: Callable[[Sequence[ChildOutcome]], str] | None = None,
+) -> Callable[[Callable[..., Any]], FunctionTool]: ...
+
+
+def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
+    """Make a tool of a function. Its parameters need annotations; one annotated `Caller` is filled in by the runtime.
+
+    `restart` says what may happen to a call that a crash interrupted: `pure` and `keyed` are run again, `unsafe` (the
+    default) never is.
+    """
+    if function is not None:
+        return FunctionTool(function)
+    return lambda f: FunctionTool(f, **options)
+
+
+def _arguments(function: Callable[..., Any]) -> tuple[str, type[msgspec.Struct]]:
+    """The name of the caller's parameter, if any, and a type for all others."""
+    try:
+        hints = get_type_hints(function, localns={"Caller": Caller})
+    except NameError as error:
+        raise ConfigError(f"tool {function.__name__!r}: an annotation cannot be resolved: {error}") from None
+    caller = ""
+    fields: list[tuple[str, Any] | tuple[str, Any, Any]] = []
+    for name, parameter in inspect.signature(function).parameters.items():
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            raise ConfigError(f"tool {function.__name__!r}: *args and **kwargs have no schema")
+        hint = hints.get(name)
+        if hint is None:
+            raise ConfigError(f"tool {function.__name__!r}: parameter {name!r} needs an annotation")
+        if hint is Caller:
+            caller = name
+        elif parameter.default is parameter.empty:
+            fields.append((name, hint))
+        else:
+            fields.append((name, hint, parameter.default))
+    return caller, msgspec.defstruct("Arguments", fields, kw_only=True, forbid_unknown_fields=True)
+
+
+def plain_schema(type_: Any) -> dict[str, Any]:
+    """A JSON schema without references at its root, as providers want it for tool parameters."""
+    schema = msgspec.json.schema(type_)
+    definitions = schema.pop("$defs", {})
+    ref = schema.pop("$ref", "")
+    if ref:
+        schema = definitions.pop(ref.rsplit("/", 1)[1])
+    if definitions:
+        schema["$defs"] = definitions
+    schema.pop("title", None)
+    return dict(schema)
+
+
+def _words(value: Any) -> str:
+    if value is None:
+        return "Done."
+    return value if isinstance(value, str) else _encode(value).decode()

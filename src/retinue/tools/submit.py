@@ -1,0 +1,106 @@
+"""How a child hands in its result: `submit_result`, checked against the agent's output type, and `submit_error`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+
+from retinue.core.effects import ChildOutcome
+from retinue.core.values import Restart, ToolSchema
+from retinue.errors import ConfigError
+from retinue.tools.base import Answer, Caller, Returned, Submission
+from retinue.tools.function import plain_schema
+
+RESULT, ERROR = "submit_result", "submit_error"
+
+_encode = msgspec.json.Encoder().encode
+
+
+class SubmitResult:
+    """Takes `result`, which must be valid for `output` (a type, or a JSON schema as a dict)."""
+
+    restart: Restart = "pure"
+
+    def __init__(self, output: Any = str) -> None:
+        self._check, result = _checker(output)
+        definitions = result.pop("$defs", None)
+        parameters = {
+            "type": "object",
+            "properties": {"result": result},
+            "required": ["result"],
+            "additionalProperties": False,
+        }
+        if definitions:
+            parameters["$defs"] = definitions
+        self.schema = ToolSchema(
+            name=RESULT,
+            description="Hand in your final result. Call it alone, once the task is done; it ends your run.",
+            parameters=parameters,
+        )
+
+    async def run(self, caller: Caller, args: dict[str, Any]) -> Returned:
+        if set(args) != {"result"}:
+            return Answer(text='Invalid parameters: exactly one key, "result", is taken. Submit again.', error=True)
+        result = args["result"]
+        wrong = self._check(result)
+        if wrong:
+            return Answer(text=f"The result does not match its schema: {wrong}. Submit a corrected one.", error=True)
+        text = result if isinstance(result, str) else _encode(result).decode()
+        return Submission(text=text, data=result)
+
+    def compose(self, outcomes: Sequence[ChildOutcome]) -> str:
+        raise ConfigError("submit_result starts no children")
+
+
+class SubmitError:
+    """Takes `error`: why the task cannot be done."""
+
+    restart: Restart = "pure"
+    schema = ToolSchema(
+        name=ERROR,
+        description="Say that the task cannot be done, and why. Call it alone; it ends your run.",
+        parameters={
+            "type": "object",
+            "properties": {"error": {"type": "string"}},
+            "required": ["error"],
+            "additionalProperties": False,
+        },
+    )
+
+    async def run(self, caller: Caller, args: dict[str, Any]) -> Returned:
+        error = args.get("error")
+        if set(args) != {"error"} or not isinstance(error, str):
+            return Answer(text='Invalid parameters: exactly one key, "error", is taken, a string.', error=True)
+        return Submission(text=error, ok=False)
+
+    def compose(self, outcomes: Sequence[ChildOutcome]) -> str:
+        raise ConfigError("submit_error starts no children")
+
+
+def _checker(output: Any) -> tuple[Callable[[Any], str], dict[str, Any]]:
+    """A function that says what is wrong with a result, and the schema that the model is shown."""
+    if isinstance(output, dict):
+        try:
+            import jsonschema  # type: ignore[import-untyped]
+        except ImportError:
+            raise ConfigError(
+                "a JSON schema as output needs the package jsonschema; install it, or give a type instead"
+            ) from None
+        validator = jsonschema.validators.validator_for(output)(output)
+
+        def check_schema(value: Any) -> str:
+            error = jsonschema.exceptions.best_match(validator.iter_errors(value))
+            return "" if error is None else f"{error.json_path}: {error.message}"
+
+        return check_schema, dict(output)
+
+    def check_type(value: Any) -> str:
+        try:
+            msgspec.convert(value, output)
+        except msgspec.ValidationError as error:
+            return str(error)
+        return ""
+
+    return check_type, plain_schema(output)

@@ -1,0 +1,66 @@
+"""All tools of a runtime by name: which are shown to a run, and how one call is carried out."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from retinue.core.effects import ChildOutcome
+from retinue.core.values import Call, Restart, ToolSchema
+from retinue.errors import ConfigError
+from retinue.tools.arguments import BadArguments, parse
+from retinue.tools.base import Answer, Caller, Returned, Tool
+
+
+class Toolbox:
+    """Agents may bring tools of the same name: each sees its own. (`submit_result` differs from agent to agent.)"""
+
+    def __init__(self) -> None:
+        self._tools: dict[str, dict[str, Tool]] = {}
+        self._defaults: dict[str, dict[str, Any]] = {}
+
+    def __contains__(self, agent: object) -> bool:
+        return agent in self._tools
+
+    def add(self, agent: str, tools: Iterable[Tool], defaults: dict[str, Any] | None = None) -> None:
+        """Make an agent's tools known, and the fields that orders for it start from."""
+        mine: dict[str, Tool] = {}
+        for tool in tools:
+            if tool.schema.name in mine:
+                raise ConfigError(f"agent {agent!r} has two tools named {tool.schema.name!r}")
+            mine[tool.schema.name] = tool
+        self._tools[agent] = mine
+        self._defaults[agent] = defaults or {}
+
+    def defaults(self, agent: str) -> dict[str, Any]:
+        return self._defaults.get(agent, {})
+
+    def schemas(self, agent: str) -> tuple[ToolSchema, ...]:
+        return tuple(t.schema for t in self._tools.get(agent, {}).values())
+
+    def restart_class(self, agent: str, name: str) -> Restart:
+        """A tool that is gone cannot be asked what it did: unsafe."""
+        found = self._tools.get(agent, {}).get(name)
+        return "unsafe" if found is None else found.restart
+
+    async def run(self, agent: str, caller: Caller, call: Call) -> Returned:
+        """Carry one call out. Whatever the model wrote, the answer is something it can act on."""
+        mine = self._tools.get(agent, {})
+        found = mine.get(call.name)
+        if found is None:
+            return Answer(text=_unknown(call.name, list(mine)), error=True)
+        try:
+            args: dict[str, Any] = parse(call.args)
+        except BadArguments as error:
+            return Answer(text=f"Invalid parameters: {error}", error=True)
+        return await found.run(caller, args)
+
+    def compose(self, agent: str, name: str, outcomes: Sequence[ChildOutcome]) -> str:
+        return self._tools[agent][name].compose(outcomes)
+
+
+def _unknown(name: str, known: list[str]) -> str:
+    near = difflib.get_close_matches(name, known, n=1)
+    hint = f" Did you mean {near[0]!r}?" if near else ""
+    return f"There is no tool named {name!r}.{hint} There is: {', '.join(known) or 'none'}"
