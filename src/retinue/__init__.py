@@ -1,48 +1,102 @@
-"""Retinue gives an LLM agent a staff: children that it can spawn, fork, message, watch, cancel and collect."""
+"""Retinue gives an LLM agent a staff: children that it can spawn, fork, message, watch, cancel and collect.
 
-from retinue.api import Retinue, run_sync
-from retinue.core.effects import ChildOutcome
-from retinue.core.values import (
-    Artifact,
-    Budget,
-    Call,
-    Capabilities,
-    Context,
-    Lane,
-    Limits,
-    ModelInfo,
-    Order,
-    Orders,
-    Origin,
-    Reply,
-    Retry,
-    Rules,
-    Usage,
-)
-from retinue.definitions import Agent
-from retinue.errors import (
-    ConfigError,
-    InvalidTransition,
-    ModelError,
-    ModelRejected,
-    ModelUnavailable,
-    NotFound,
-    Refused,
-    RetinueError,
-    RunFailed,
-    SandboxMissing,
-    StoreCorrupt,
-    StoreError,
-    StoreFull,
-    StoreLocked,
-    StoreTooNew,
-)
-from retinue.outcomes import ChildEnd, Node, Outcome
-from retinue.runtime.bus import Delta, Step
-from retinue.tools.base import Answer, Ask, Caller, Submission
-from retinue.tools.function import tool
+Names are imported when they are first used, so that importing a part of the package does not load the whole.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from retinue.api import Retinue, run_sync
+    from retinue.core.effects import ChildOutcome
+    from retinue.core.values import (
+        Artifact,
+        Budget,
+        Call,
+        Capabilities,
+        Context,
+        Lane,
+        Limits,
+        ModelInfo,
+        Order,
+        Orders,
+        Origin,
+        Reply,
+        Retry,
+        Rules,
+        Usage,
+    )
+    from retinue.definitions import Agent
+    from retinue.errors import (
+        ConfigError,
+        InvalidTransition,
+        ModelError,
+        ModelRejected,
+        ModelUnavailable,
+        NotFound,
+        Refused,
+        RetinueError,
+        RunFailed,
+        SandboxMissing,
+        StoreCorrupt,
+        StoreError,
+        StoreFull,
+        StoreLocked,
+        StoreTooNew,
+    )
+    from retinue.outcomes import ChildEnd, Node, Outcome
+    from retinue.runtime.bus import Delta, Step
+    from retinue.tools.base import Answer, Ask, Caller, Submission
+    from retinue.tools.function import tool
 
 __version__ = "0.1.0"
+
+_HOMES = {
+    "retinue.api": ("Retinue", "run_sync"),
+    "retinue.core.effects": ("ChildOutcome",),
+    "retinue.core.values": (
+        "Artifact",
+        "Budget",
+        "Call",
+        "Capabilities",
+        "Context",
+        "Lane",
+        "Limits",
+        "ModelInfo",
+        "Order",
+        "Orders",
+        "Origin",
+        "Reply",
+        "Retry",
+        "Rules",
+        "Usage",
+    ),
+    "retinue.definitions": ("Agent",),
+    "retinue.errors": (
+        "ConfigError",
+        "InvalidTransition",
+        "ModelError",
+        "ModelRejected",
+        "ModelUnavailable",
+        "NotFound",
+        "Refused",
+        "RetinueError",
+        "RunFailed",
+        "SandboxMissing",
+        "StoreCorrupt",
+        "StoreError",
+        "StoreFull",
+        "StoreLocked",
+        "StoreTooNew",
+    ),
+    "retinue.outcomes": ("ChildEnd", "Node", "Outcome"),
+    "retinue.runtime.bus": ("Delta", "Step"),
+    "retinue.tools.base": ("Answer", "Ask", "Caller", "Submission"),
+    "retinue.tools.function": ("tool",),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
     "Agent",
@@ -90,3 +144,16 @@ __all__ = [
     "run_sync",
     "tool",
 ]
+
+
+def __getattr__(name: str) -> object:
+    home = _HOME_OF.get(name)
+    if home is None:
+        raise AttributeError(f"module 'retinue' has no attribute {name!r}")
+    value = getattr(importlib.import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -42,7 +42,7 @@ class Agent:
     @property
     def own_tools(self) -> tuple[Tool, ...]:
         """Functions are made tools; an agent with an output type gets the tools to hand it in."""
-        out: list[Tool] = [t if hasattr(t, "schema") else FunctionTool(t) for t in self.tools]
+        out: list[Tool] = [_as_tool(t) for t in self.tools]
         if self.output is not None or self.options.get("report") == "submit":
             out += [SubmitResult(str if self.output is None else self.output), SubmitError()]
         return tuple(out)
@@ -80,6 +80,14 @@ class Agent:
             seen[agent.name] = agent
             todo.extend(agent.staff)
         yield from seen.values()
+
+
+def _as_tool(thing: Tool | Callable[..., Any]) -> Tool:
+    if hasattr(thing, "schema") and hasattr(thing, "run"):
+        return cast(Tool, thing)
+    if callable(thing):
+        return FunctionTool(thing)
+    raise ConfigError(f"{thing!r} is neither a tool nor a function")
 
 
 def define(agent: Agent, tools: Mapping[str, Sequence[Tool]]) -> Definition:

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from retinue.core.desk import Desk
+from retinue.core.desk import Desk, seated
 from retinue.core.effects import Abort, CallTool, ChildOutcome, Compose, JoinedCall
 from retinue.core.ending import describe, free_slots
+from retinue.core.events import Composed
 from retinue.core.policy import gate
 from retinue.core.roster import Fan
 from retinue.core.state import NOTHING, Asking, Calls, Queued, Run, Thinking, Waiting, Working
 from retinue.core.turn import await_mail, next_turn, sooner
-from retinue.core.values import Assistant, Call, Result, Usage, digest
+from retinue.core.values import Assistant, Call, Result, Usage
 
 ONE_CALL = (0, 0, 0, 1)
 ALONE = "Not run: {name} ends the run and must be the only call in a reply. Call it again, alone."
@@ -49,7 +50,7 @@ def dispatch(run: Run, d: Desk, said: Assistant, *, cut: bool) -> Run:
 
 
 def start_tool(run: Run, d: Desk, index: int, call: Call, *, again: bool = False) -> None:
-    key = digest(run.id, run.turn, call.id, index)
+    key = f"{run.id}/{run.turn}/{index}"
     d.perform(CallTool(run=run.id, turn=run.turn, index=index, call=call, key=key, at=d.now, again=again))
 
 
@@ -105,7 +106,7 @@ def resume(run: Run, d: Desk) -> Run:
         held = d.roster.acquire(run.id, lanes, 0, back=True)
         if held < len(lanes):
             return queue(run, d, held, back=True)
-    return next_turn(run, d)
+    return next_turn(seated(run, d.now), d)
 
 
 def queue(run: Run, d: Desk, lane: int, *, back: bool) -> Run:
@@ -134,7 +135,7 @@ def child_joined(run: Run, d: Desk, calls: Calls, index: int, outcome: ChildOutc
 def _close_turn(run: Run, d: Desk, calls: Calls) -> tuple[Run, Calls]:
     """Calls that are joined by turn are ready together, once no tool can add to them and nobody is out."""
     fan_in = d.roster.fans.get(run.id)
-    if fan_in is None or fan_in.out:
+    if fan_in is None or fan_in.out or not fan_in.by_turn:
         return run, calls
     return _close_fans(run, d, calls, [i for i, f in fan_in.fans.items() if f.join == "turn"])
 
@@ -144,18 +145,38 @@ def _close_fans(run: Run, d: Desk, calls: Calls, ready: list[int]) -> tuple[Run,
     fan_in = d.roster.fans[run.id]
     compose = []
     for index in ready:
-        fan = fan_in.fans.pop(index)
+        fan = fan_in.fans[index]
         if fan.compose:
-            compose.append(JoinedCall(index=index, call_id=fan.call_id, name=fan.name, outcomes=in_order(fan)))
+            if not fan.composing:
+                compose.append(JoinedCall(index=index, call_id=fan.call_id, name=fan.name, outcomes=in_order(fan)))
+                fan.composing = True
             continue
+        fan_in.drop(index)
         text, error = plain_result(in_order(fan))
         run = d.append(run, Result(call_id=fan.call_id, name=fan.name, text=text, error=error))
         calls = replace(calls, open=calls.open & ~(1 << index))
-    if not fan_in.fans:
-        del d.roster.fans[run.id]
+    _drop_empty(run, d)
     if compose:
         d.perform(Compose(run=run.id, turn=run.turn, calls=tuple(compose)))
     return run, calls
+
+
+def close_composed(run: Run, d: Desk, calls: Calls, event: Composed) -> Run:
+    """A family has put its children's outcomes into words."""
+    fan_in = d.roster.fans.get(run.id)
+    for index, call_id, name, text in event.calls:
+        if fan_in is not None and index in fan_in.fans:
+            fan_in.drop(index)
+        run = d.append(run, Result(call_id=call_id, name=name, text=text, error=event.error))
+        calls = replace(calls, open=calls.open & ~(1 << index))
+    _drop_empty(run, d)
+    return settle(run, d, calls)
+
+
+def _drop_empty(run: Run, d: Desk) -> None:
+    fan_in = d.roster.fans.get(run.id)
+    if fan_in is not None and not fan_in.fans:
+        del d.roster.fans[run.id]
 
 
 def close_recovered(run: Run, d: Desk, calls: Calls) -> tuple[Run, Calls]:
@@ -167,7 +188,10 @@ def close_recovered(run: Run, d: Desk, calls: Calls) -> tuple[Run, Calls]:
 
 
 def in_order(fan: Fan) -> tuple[ChildOutcome, ...]:
-    return tuple(fan.ended if fan.results == "completion" else sorted(fan.ended, key=lambda o: o.item))
+    """As the family asked: by item, or by time of end (ties by id, so that a restart gives the same order)."""
+    if fan.results == "completion":
+        return tuple(sorted(fan.ended, key=lambda o: (o.ending.at, o.id)))
+    return tuple(sorted(fan.ended, key=lambda o: o.item))
 
 
 def plain_result(outcomes: tuple[ChildOutcome, ...]) -> tuple[str, bool]:

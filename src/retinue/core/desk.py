@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from retinue.core.effects import Effect
 from retinue.core.events import RunEvent
 from retinue.core.roster import Roster
-from retinue.core.state import Run
+from retinue.core.state import NOTHING, Run, Thinking
 from retinue.core.values import Assistant, Capabilities, Definition, Message, ModelInfo, Order, Result, Rules, Spec
 
 OVERHEAD = 24
@@ -56,6 +56,12 @@ class Desk:
         """Live children, oldest first. (An ended child that still has children of its own is not live.)"""
         runs = self.roster.runs
         return [c for c in self.roster.children.get(run.id, ()) if c in runs]
+
+
+def seated(run: Run, now: int) -> Run:
+    """Between two acts of one turn: the run holds its slots, and nothing of it is under way or held in the ledger."""
+    idle = Thinking(attempt=run.attempt, purpose="turn", hold=NOTHING, max_output=0, retry_at=now)
+    return replace(run, state=idle)
 
 
 def size(text: str) -> int:

@@ -64,10 +64,9 @@ class Compose(Value):
 
 
 class Abort(Value):
-    """Stop whatever is under way for a run: its model call and its tools; or only the call `index`."""
+    """Stop whatever is under way for a run: its model call and its tools."""
 
     run: str
-    index: int | None = None
 
 
 class Deliver(Value):

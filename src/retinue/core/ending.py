@@ -55,9 +55,9 @@ def let_go(run: Run, d: Desk) -> Run:
                 run = book_estimate(run, d, hold)
             else:
                 d.roster.ledger.release(run.id, hold)
-        case Working():
+        case Working() | Waiting() | Asking():
             d.perform(Abort(run=run.id))
-        case Queued() | Waiting() | Asking() | Stopping() | Ended():
+        case Queued() | Stopping() | Ended():
             pass
     free_slots(run, d)
     return run
@@ -96,7 +96,7 @@ def conclude(run: Run, d: Desk, ending: Ending) -> Run:
     spec, roster = d.spec, d.roster
     roster.ledger.close(run.id)
     run = replace(run, state=Ended(ending=ending), wake_at=None, deadline=None)
-    if spec.parent in roster.runs:
+    if roster.is_live(spec.parent):
         d.tell(spec.parent, ChildEnded(child=run.id))
     _announce(run, d, ending)
     return run

@@ -223,9 +223,12 @@ class OpenCall(Value):
 
 
 class Recovered(Event):
-    """A new process found the run open."""
+    """A new process found the run open, at this turn and with this attempt as its last: news that reached it since then
+    may have moved it on."""
 
     epoch: int
+    turn: int = 0
+    attempt: int = 0
     calls: tuple[OpenCall, ...] = ()
 
 

@@ -16,6 +16,7 @@ from retinue.core.values import NANOS_PER_USD, Budget
 DIMENSIONS = ("tokens", "usd", "turns", "calls")
 Limit = tuple[int | None, int | None, int | None, int | None]
 UNLIMITED: Limit = (None, None, None, None)
+_RANGE = range(4)
 
 
 class Account(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -39,28 +40,34 @@ class Account(msgspec.Struct, kw_only=True, omit_defaults=True):
         return limit - self.spent[i] - self.held[i] - (0 if final else self.reserve[i])
 
 
+Chain = tuple[Account, ...]
+
+
 class Ledger:
     """All accounts that are open, or closed with open ones below."""
 
     def __init__(self) -> None:
         self.accounts: dict[str, Account] = {}
         self.touched: dict[str, Account] = {}
+        self._chains: dict[str, Chain] = {}
 
     def open(self, id: str, parent: str, limit: Limit, funded: tuple[bool, bool, bool, bool]) -> None:
         account = Account(id=id, parent=parent, limit=limit, funded=funded)
         self.accounts[id] = self.touched[id] = account
+        self._chains.pop(id, None)
         above = self.accounts.get(parent)
         if above is not None:
             above.below += 1
             self.touched[parent] = above
 
-    def chain(self, id: str) -> list[Account]:
-        out = []
-        account = self.accounts.get(id)
-        while account is not None:
-            out.append(account)
-            account = self.accounts.get(account.parent)
-        return out
+    def chain(self, id: str) -> Chain:
+        """The account of `id` and of everybody above it; the order never changes while they are open."""
+        chain = self._chains.get(id)
+        if chain is None:
+            account = self.accounts.get(id)
+            chain = () if account is None else (account, *self.chain(account.parent))
+            self._chains[id] = chain
+        return chain
 
     def lacks(self, id: str, need: Amounts, *, final: bool = False) -> str | None:
         """The name of the first amount that `id` or an ancestor cannot cover, or None."""
@@ -87,23 +94,23 @@ class Ledger:
         """Turn a hold into what was really spent; the rest goes back at once."""
         self._move(self.chain(id), hold, actual, -1)
 
-    def _move(self, chain: list[Account], hold: Amounts, spent: Amounts, sign: int) -> None:
+    def _move(self, chain: Chain, hold: Amounts, spent: Amounts, sign: int) -> None:
         """Up to the first funded account the hold moves; above it the grant shrinks by what was spent."""
-        for i in range(4):
-            h, s = hold[i], spent[i]
-            if not h and not s:
-                continue
-            above = False
-            for account in chain:
-                if above:
-                    account.held[i] -= s
-                else:
-                    account.held[i] += sign * h
-                account.spent[i] += s
-                self.touched[account.id] = account
-                above = above or account.funded[i]
-                if above and not s:
-                    break
+        touched = self.touched
+        above = [False, False, False, False]
+        for account in chain:
+            held, total, funded = account.held, account.spent, account.funded
+            for i in _RANGE:
+                h, s = hold[i], spent[i]
+                if above[i]:
+                    held[i] -= s
+                elif h:
+                    held[i] += sign * h
+                if s:
+                    total[i] += s
+                if funded[i]:
+                    above[i] = True
+            touched[account.id] = account
 
     def keep(self, id: str, reserve: Amounts) -> None:
         """Set aside what the owner's last turn would cost."""
@@ -122,6 +129,7 @@ class Ledger:
         while account.closed and account.below == 0:
             self._give_back(account)
             del self.accounts[account.id]
+            self._chains.pop(account.id, None)
             parent = self.accounts.get(account.parent)
             if parent is None:
                 return

@@ -17,6 +17,7 @@ from retinue.core.events import (
     Acked,
     AnyEvent,
     Bounced,
+    ChildEnded,
     Described,
     Dropped,
     Entry,
@@ -51,7 +52,9 @@ def settle(roster: Roster, at: int) -> None:
 
 def fold(roster: Roster, entry: Entry) -> None:
     """Replay one row of a log."""
-    if not entry.stale:
+    if entry.stale:
+        _come_too_late(roster, entry.event)
+    else:
         _take(roster, entry.run, entry.at, entry.event)
     roster.tells.clear()
 
@@ -65,7 +68,16 @@ def _take(roster: Roster, run: str, at: int, event: AnyEvent) -> None:
             _run_step(roster, run, at, event)
     except InvalidTransition as error:
         stale = str(error)
+        _come_too_late(roster, event)
     roster.changes.entries.append(Entry(run=run, at=at, event=event, stale=stale))
+
+
+def _come_too_late(roster: Roster, event: AnyEvent) -> None:
+    """A child whose parent ended first has nobody left to count it: it leaves by itself. Its end is on record."""
+    if not isinstance(event, ChildEnded) or event.child not in roster.runs or roster.is_live(event.child):
+        return
+    if not roster.is_live(roster.specs[event.child].parent):
+        roster.dismiss(event.child)
 
 
 def _run_step(roster: Roster, id: str, at: int, event: RunEvent) -> None:
@@ -75,7 +87,7 @@ def _run_step(roster: Roster, id: str, at: int, event: RunEvent) -> None:
     after = step(run, event, Desk(roster, spec, at))
     after = replace(after, version=run.version + 1)
     roster.runs[id] = roster.changes.runs[id] = after
-    if isinstance(after.state, Ended) and spec.parent not in roster.runs:
+    if isinstance(after.state, Ended) and not roster.is_live(spec.parent):
         roster.dismiss(id)
 
 
@@ -83,6 +95,7 @@ def _roster_step(roster: Roster, at: int, event: RosterEvent) -> None:
     match event:
         case Opened():
             roster.epoch, roster.rules = event.epoch, event.rules
+            roster.reseat()
         case Registered(definition=definition):
             roster.definitions[definition.name] = definition
             roster.changes.definitions.append(definition)

@@ -5,6 +5,7 @@ against the run and all its ancestors as they are now, so that a revocation flow
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 
 import msgspec
 
@@ -14,6 +15,7 @@ SETS = ("tools", "agents", "models", "read", "write", "hosts", "env", "announce"
 PATHS = ("read", "write")
 
 
+@lru_cache(maxsize=4096)
 def derive(parent: Capabilities, request: Capabilities) -> Capabilities:
     """The meet of what the parent has and what is asked for: the child never has more, whatever was asked."""
     fields: dict[str, object] = {
@@ -30,6 +32,7 @@ def derive(parent: Capabilities, request: Capabilities) -> Capabilities:
     )
 
 
+@lru_cache(maxsize=4096)
 def narrow(held: Capabilities, request: Capabilities) -> Capabilities:
     """The same meet for a run that is already at work: depth is not a step down here."""
     depth = None if held.depth is None else held.depth + 1

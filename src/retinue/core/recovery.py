@@ -8,7 +8,7 @@ from retinue.core.calls import close_recovered, settle, start_tool
 from retinue.core.desk import Desk
 from retinue.core.ending import finish
 from retinue.core.events import Recovered
-from retinue.core.state import Asking, Calls, Queued, Run, Waiting
+from retinue.core.state import Asking, Calls, Run, Waiting
 from retinue.core.turn import sooner
 from retinue.core.values import Result
 
@@ -25,17 +25,15 @@ def again(run: Run, *, in_flight: bool = False) -> Run:
 def stop_recovery(run: Run, event: Recovered, d: Desk, *, in_flight: bool = False) -> Run | None:
     """Why a run is not taken up again after a restart: it asked not to be, it is too old, or it keeps killing us."""
     rules, order = d.rules, d.order
-    # A run that waited in a lane has not taken its place again: there is nothing to give back.
-    lost = replace(run, state=Queued()) if isinstance(run.state, Queued) else run
     if order.on_restart == "fail":
-        return finish(lost, d, "interrupted", "restart", error="the process died while the run was open")
+        return finish(run, d, "interrupted", "restart", error="the process died while the run was open")
     if d.now - d.spec.created_at > rules.max_age_ms:
-        return finish(lost, d, "interrupted", "too_old", error="the run was too old to be taken up again")
+        return finish(run, d, "interrupted", "too_old", error="the run was too old to be taken up again")
     if run.restarts >= rules.max_restarts:
-        return finish(lost, d, "interrupted", "restarts", error=f"the run was restarted {run.restarts} times")
+        return finish(run, d, "interrupted", "restarts", error=f"the run was restarted {run.restarts} times")
     if in_flight and run.deaths + 1 >= rules.max_deaths:
         error = f"the process died {run.deaths + 1} times in a row with this run in flight"
-        return finish(lost, d, "interrupted", "quarantined", error=error)
+        return finish(run, d, "interrupted", "quarantined", error=error)
     return None
 
 
@@ -47,7 +45,7 @@ def recover_calls(run: Run, calls: Calls, event: Recovered, d: Desk) -> Run:
     run = again(run, in_flight=bool(calls.tools))
     for found in event.calls:
         bit = 1 << found.index
-        if not calls.tools & bit:
+        if not calls.tools & bit or event.turn != run.turn:
             continue
         if found.restart == "unsafe":
             result = Result(call_id=found.call.id, name=found.call.name, text=UNKNOWN, error=True)

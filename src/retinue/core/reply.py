@@ -7,11 +7,11 @@ from typing import assert_never
 from msgspec.structs import replace
 
 from retinue.core.calls import dispatch
-from retinue.core.desk import Desk
+from retinue.core.desk import Desk, seated
 from retinue.core.effects import Abort
 from retinue.core.ending import book_estimate, finish, free_slots
 from retinue.core.events import ModelFailed, Replied
-from retinue.core.state import NOTHING, Run, Thinking
+from retinue.core.state import Run, Thinking
 from retinue.core.turn import ANNOUNCE, SUMMARY, await_mail, next_turn, prompt_bound, relist_children, sooner, think
 from retinue.core.values import Artifact, User, digest
 
@@ -20,9 +20,10 @@ def abandon(run: Run, state: Thinking, d: Desk) -> Run:
     """Break off a model call; what it may have cost is booked."""
     if state.retry_at is not None:
         d.roster.ledger.release(run.id, state.hold)
-        return run
-    d.perform(Abort(run=run.id))
-    return book_estimate(run, d, state.hold)
+    else:
+        d.perform(Abort(run=run.id))
+        run = book_estimate(run, d, state.hold)
+    return seated(run, d.now)
 
 
 def take_reply(run: Run, state: Thinking, event: Replied, d: Desk) -> Run:
@@ -47,7 +48,7 @@ def take_reply(run: Run, state: Thinking, event: Replied, d: Desk) -> Run:
         model_used=reply.model or d.spec.model,
         deaths=0,
     )
-    run = replace(d.append(run, said), context=known, fresh=0)
+    run = seated(replace(d.append(run, said), context=known, fresh=0), d.now)
     if reply.stop == "refusal":
         return finish(run, d, "failed", "refused", error=said.text or "the model refused")
     if state.purpose == "compact":
@@ -125,7 +126,7 @@ def take_failure(run: Run, state: Thinking, event: ModelFailed, d: Desk) -> Run:
         at = d.now + max(event.after_ms, 0) + jitter
         return replace(run, state=replace(state, tries=tries, retry_at=at), wake_at=sooner(run.deadline, at))
     d.roster.ledger.release(run.id, state.hold)
-    run = replace(run, state=replace(state, hold=NOTHING, retry_at=d.now))
+    run = seated(run, d.now)
     if event.kind == "context_exhausted" and state.purpose == "turn" and run.length - run.start > 4:
         return think(run, d, "compact")
     error = f"Failed after {tries} attempts: {event.message}" if event.retry else event.message

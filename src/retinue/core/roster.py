@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections import OrderedDict, deque
 from dataclasses import dataclass, field
 
-from retinue.core.effects import ChildOutcome, Effect
+from msgspec.structs import replace
+
+from retinue.core.effects import Abort, ChildOutcome, Deliver, Effect, Transmit
 from retinue.core.events import Entry, RunEvent
 from retinue.core.ledger import Account, Ledger
-from retinue.core.state import Run
+from retinue.core.state import Ended, Queued, Run, Thinking, Working
 from retinue.core.values import Capabilities, Definition, Delivery, Lane, Mail, Message, ModelInfo, Rules, Spec
 
 
@@ -50,16 +52,26 @@ class Fan:
     name: str
     results: str
     compose: bool
+    composing: bool = False
     pending: dict[str, None] = field(default_factory=dict)
     ended: list[ChildOutcome] = field(default_factory=list)
 
 
 @dataclass(slots=True)
 class FanIn:
-    """The fans of a run's current turn by call; `out` counts the children joined by turn that are not back."""
+    """The fans of a run's current turn by call. `by_turn` counts those that are joined by turn, `out` their children
+    that are not back."""
 
     fans: dict[int, Fan] = field(default_factory=dict)
+    by_turn: int = 0
     out: int = 0
+
+    def add(self, index: int, fan: Fan) -> None:
+        self.fans[index] = fan
+        self.by_turn += fan.join == "turn"
+
+    def drop(self, index: int) -> None:
+        self.by_turn -= self.fans.pop(index).join == "turn"
 
 
 class Roster:
@@ -88,6 +100,8 @@ class Roster:
         """Everything since the last call; the caller now owns it."""
         changes, self.changes = self.changes, Changes()
         changes.accounts, self.ledger.touched = self.ledger.touched, {}
+        if any(isinstance(e, Abort) for e in changes.effects):
+            changes.effects = _without_aborted(changes.effects)
         return changes
 
     # who is who
@@ -130,6 +144,10 @@ class Roster:
         if not members:
             del self.groups[key]
 
+    def is_live(self, id: str) -> bool:
+        run = self.runs.get(id)
+        return run is not None and not isinstance(run.state, Ended)
+
     def ancestry(self, id: str) -> list[tuple[str, Capabilities]]:
         """The run and its ancestors with what each holds now. An ended ancestor still binds through its spec."""
         out = []
@@ -161,10 +179,18 @@ class Roster:
             lane.held += 1
         return len(lanes)
 
-    def acquire_all(self, lanes: tuple[Lane, ...]) -> None:
-        """After a restart: a run at work holds its slots whatever the sizes are now."""
-        for lane in lanes:
-            self._lane(lane).held += 1
+    def reseat(self) -> None:
+        """After a restart: those at work hold their slots, those that waited for one ask again when they are told."""
+        self.lanes.clear()
+        self.granted.clear()
+        self.tickets = 0
+        for id, run in list(self.runs.items()):
+            if isinstance(run.state, (Thinking, Working)):
+                for lane in self.specs[id].order.lanes:
+                    self._lane(lane).held += 1
+            elif isinstance(run.state, Queued):
+                self.tickets = max(self.tickets, run.state.ticket)
+                self.runs[id] = replace(run, state=replace(run.state, lane=0))
 
     def release(self, lanes: tuple[Lane, ...]) -> list[str]:
         """Give back one slot in each; returns the runs that now hold the slot they waited for."""
@@ -183,7 +209,14 @@ class Roster:
 
     def leave_queue(self, id: str, lane: Lane) -> None:
         """A run that waited in `lane` does not want it any more."""
-        self._lane(lane).waiting.pop(id, None)
+        state = self.lanes.get(lane.name)
+        if state is not None:
+            state.waiting.pop(id, None)
+
+    def lanes_waited_in(self, lanes: tuple[Lane, ...], n: int) -> OrderedDict[str, None]:
+        """Who waits in lane `n` of these."""
+        state = self.lanes.get(lanes[n].name) if n < len(lanes) else None
+        return OrderedDict() if state is None else state.waiting
 
     def is_full(self, lane: Lane) -> bool:
         state = self._lane(lane)
@@ -215,3 +248,9 @@ class Roster:
 
     def has_mail(self, id: str) -> bool:
         return id in self.mail
+
+
+def _without_aborted(effects: list[Effect]) -> list[Effect]:
+    """What a later step of the same batch called off is never begun."""
+    last = {e.run: n for n, e in enumerate(effects) if isinstance(e, Abort)}
+    return [e for n, e in enumerate(effects) if isinstance(e, (Deliver, Transmit, Abort)) or n > last.get(e.run, -1)]

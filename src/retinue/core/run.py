@@ -12,8 +12,8 @@ from typing import assert_never
 from msgspec.structs import replace
 
 from retinue.core import policy, spawn
-from retinue.core.calls import close_call, detach, queue, resume, settle
-from retinue.core.desk import Desk
+from retinue.core.calls import close_call, close_composed, detach, queue, resume, settle
+from retinue.core.desk import Desk, seated
 from retinue.core.ending import book_estimate, conclude, finish
 from retinue.core.events import (
     Admitted,
@@ -86,6 +86,8 @@ def _queued(run: Run, state: Queued, event: RunEvent, d: Desk) -> Run:
         case Woke():
             return out_of_time(run, d) or replace(run, wake_at=sooner(run.deadline, d.now + d.rules.wait_ms))
         case Recovered():
+            if run.id in d.roster.lanes_waited_in(d.order.lanes, state.lane):
+                return again(run)
             return stop_recovery(run, event, d) or _enter_lanes(again(run), d, 0, back=state.back)
         case Replied() | ModelFailed() | ToolReturned() | Ordered() | Submitted() | Asked() | Answered() | Composed():
             raise stale(run, event)
@@ -98,7 +100,7 @@ def _enter_lanes(run: Run, d: Desk, first: int, *, back: bool) -> Run:
     held = d.roster.acquire(run.id, lanes, first, back=back)
     if held < len(lanes):
         return queue(run, d, held, back=back)
-    return next_turn(run if back else _start(run, d), d)
+    return next_turn(seated(run if back else _start(run, d), d.now), d)
 
 
 def _start(run: Run, d: Desk) -> Run:
@@ -143,13 +145,16 @@ def _thinking(run: Run, state: Thinking, event: RunEvent, d: Desk) -> Run:
                 return call_model(run, d, state)
             return replace(run, wake_at=sooner(run.deadline, state.retry_at or d.now + d.rules.wait_ms))
         case Recovered():
+            if event.attempt != state.attempt:
+                return again(run)
             if state.retry_at is not None:
                 return stop_recovery(run, event, d) or again(run)
             stopped = stop_recovery(run, event, d, in_flight=True)
             if stopped is not None:
                 return stopped
             # The lost attempt may have been paid for: its bound is booked, and the new one is held beside it.
-            return think(book_estimate(again(run, in_flight=True), d, state.hold), d, state.purpose)
+            run = book_estimate(again(run, in_flight=True), d, state.hold)
+            return think(seated(run, d.now), d, state.purpose)
         case Enlisted() | Admitted() | ToolReturned() | Ordered() | Submitted() | Asked() | Answered() | Composed():
             raise stale(run, event)
         case _:
@@ -181,10 +186,7 @@ def _at_calls(run: Run, calls: Calls, event: RunEvent, d: Desk) -> Run:
         case Composed():
             for index, _, _, _ in event.calls:
                 _must_be(run, event, calls.open & ~calls.tools & ~calls.asks, event.turn, index)
-            for index, call_id, name, text in event.calls:
-                run = d.append(run, Result(call_id=call_id, name=name, text=text, error=event.error))
-                calls = replace(calls, open=calls.open & ~(1 << index))
-            return settle(run, d, calls)
+            return close_composed(run, d, calls, event)
         case ChildEnded():
             return child_at_calls(run, calls, event, d)
         case Posted():

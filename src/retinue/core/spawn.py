@@ -230,7 +230,7 @@ def hire(run: Run, d: Desk, event: Ordered, planned: list[tuple[Spec, Limit]]) -
         fan.pending[spec.id] = None
     if first.join != "none":
         fan_in = roster.fans.setdefault(run.id, FanIn())
-        fan_in.fans[event.index] = fan
+        fan_in.add(event.index, fan)
         fan_in.out += len(planned) if first.join == "turn" else 0
     return replace(run, n_children=run.n_children + len(planned))
 

@@ -21,13 +21,14 @@ COMPACT = (
     "Summarize this conversation so that the work can go on from your summary alone: goal, facts, decisions, next."
 )
 MIN_FINAL = 16
+BYTES_PER_TOKEN = 3
 
 
 def next_turn(run: Run, d: Desk) -> Run:
     """At a turn boundary, with a slot in every lane: what the run does next."""
     run = read_mail(run, d)
     order = d.order
-    if run.context + run.fresh > d.model.window * d.rules.compact_at and run.length - run.start > 4:
+    if _likely_prompt(run) > d.model.window * d.rules.compact_at and run.length - run.start > 4:
         return think(d.append(run, User(text=COMPACT, kind="nudge")), d, "compact")
     if order.max_turns is not None and run.turn >= order.max_turns:
         if run.graced >= order.grace_turns:
@@ -56,7 +57,7 @@ def think(run: Run, d: Desk, purpose: Purpose) -> Run:
 def call_model(run: Run, d: Desk, state: Thinking) -> Run:
     """Start a new attempt: its number fences every earlier one."""
     attempt = run.attempt + 1
-    key = digest(run.id, run.turn, "model")
+    key = f"{run.id}/{run.turn}/model"
     d.perform(
         CallModel(run=run.id, attempt=attempt, purpose=state.purpose, max_output=state.max_output, key=key),
     )
@@ -72,6 +73,11 @@ def _cannot_pay(run: Run, d: Desk, purpose: Purpose, lack: str) -> Run:
         if lack_too is None:
             return think(d.append(replace(run, finalised=True), nudge), d, "final")
     return finish(run, d, "incomplete", f"{lack}_budget")
+
+
+def _likely_prompt(run: Run) -> int:
+    """A fair guess of the next prompt, for deciding when to compact; budgets use `prompt_bound`, which is never low."""
+    return run.context + run.fresh // BYTES_PER_TOKEN
 
 
 def prompt_bound(run: Run, d: Desk) -> int:

@@ -52,7 +52,7 @@ class Engine:
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._ended: dict[str, list[asyncio.Future[None]]] = {}
-        self._dormant: dict[str, Spec] = {}
+        self._dormant: dict[str, tuple[Spec, Run]] = {}
         self._seq = 0
         self._failure: BaseException | None = None
         self.timers = Timers(clock.now, self._wanted, lambda id: self.post(id, Woke()))
@@ -67,7 +67,7 @@ class Engine:
         self._seq = snapshot.last_seq
         rules = self.roster.rules
         order = recover.rebuild(self.roster, snapshot)
-        self._dormant = {id: self.roster.specs[id] for id in order}
+        self._dormant = {id: (self.roster.specs[id], self.roster.runs[id]) for id in order}
         for id in order:
             self.timers.set(id, self.roster.runs[id].wake_at)
         self._task = asyncio.get_running_loop().create_task(self._loop(), name="retinue engine")
@@ -117,14 +117,13 @@ class Engine:
 
     async def take_up(self) -> None:
         """Tell every open run that can go on in this process that it was found."""
-        ready = [s for s in self._dormant.values() if s.model in self.models and s.order.agent in self._tools]
-        for spec in ready:
+        ready = [(s, r) for s, r in self._dormant.values() if s.model in self.models and s.order.agent in self._tools]
+        for spec, run in ready:
             del self._dormant[spec.id]
-            run = self.roster.runs.get(spec.id)
-            if run is None:
+            if spec.id not in self.roster.runs:
                 continue
             calls = await recover.open_calls(spec, run, self.store.messages, self._tools.restart_class)
-            self.post(spec.id, Recovered(epoch=self.roster.epoch, calls=calls))
+            self.post(spec.id, Recovered(epoch=self.roster.epoch, turn=run.turn, attempt=run.attempt, calls=calls))
 
     @property
     def dormant(self) -> tuple[str, ...]:

@@ -92,7 +92,7 @@ class Performer:
     def over(self, id: str) -> None:
         """The run has ended: nothing of it is under way, and its messages are in the store."""
         self._conversations.pop(self._resumed.pop(id, id), None)
-        self._stop(id, None)
+        self._stop(id)
 
     # effects
 
@@ -105,7 +105,7 @@ class Performer:
             case Compose():
                 self._compose(effect)
             case Abort():
-                self._stop(effect.run, effect.index)
+                self._stop(effect.run)
             case Deliver():
                 self.deliver_at(effect.key, effect.at)
             case Transmit():
@@ -127,16 +127,10 @@ class Performer:
             if not mine:
                 del self._tasks[run]
 
-    def _stop(self, run: str, slot: int | None) -> None:
-        mine = self._tasks.get(run)
-        if mine is None:
-            return
-        for key in [slot] if slot is not None else list(mine):
-            task = mine.pop(key, None)
-            if task is not None and task is not asyncio.current_task():
+    def _stop(self, run: str) -> None:
+        for task in self._tasks.pop(run, {}).values():
+            if task is not asyncio.current_task():
                 task.cancel()
-        if not mine:
-            self._tasks.pop(run, None)
 
     def _answer(self, run: str, slot: int, event: RunEvent) -> None:
         self._done(run, slot)

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from retinue.core.events import OpenCall
 from retinue.core.kin import child_outcome
 from retinue.core.roster import Fan, FanIn, Roster
-from retinue.core.state import Asking, Calls, Ended, Queued, Run, Thinking, Waiting, Working
+from retinue.core.state import Asking, Calls, Ended, Queued, Run, Waiting, Working
 from retinue.core.values import Assistant, Message, Restart, Spec
 from retinue.store.base import Row, Snapshot
 
@@ -29,8 +29,7 @@ def rebuild(roster: Roster, snapshot: Snapshot) -> list[str]:
         _under_parent(roster, row.spec)
     for row in snapshot.open:
         roster.enlist(row.spec, row.run)
-        _occupy(roster, row)
-    for row in sorted(snapshot.back, key=_ended_at):
+    for row in snapshot.back:
         _hang(roster, row, pending=False)
     for row in snapshot.open:
         _hang(roster, row, pending=True)
@@ -41,22 +40,9 @@ def rebuild(roster: Roster, snapshot: Snapshot) -> list[str]:
     return [row.spec.id for row in sorted(snapshot.open, key=_turn_to_be_told)]
 
 
-def _ended_at(row: Row) -> int:
-    return row.run.state.ending.at if isinstance(row.run.state, Ended) else 0
-
-
 def _under_parent(roster: Roster, spec: Spec) -> None:
     if spec.parent:
         roster.children.setdefault(spec.parent, {})[spec.id] = None
-
-
-def _occupy(roster: Roster, row: Row) -> None:
-    """Those at work hold their slots; those that waited for one ask again when they are told."""
-    state = row.run.state
-    if isinstance(state, (Thinking, Working)):
-        roster.acquire_all(row.spec.order.lanes)
-    if isinstance(state, Queued):
-        roster.tickets = max(roster.tickets, state.ticket)
 
 
 def _hang(roster: Roster, row: Row, *, pending: bool) -> None:
@@ -73,7 +59,7 @@ def _hang(roster: Roster, row: Row, *, pending: bool) -> None:
     if fan is None:
         order = spec.order
         fan = Fan(join=order.join, call_id=slot.call_id, name=slot.tool, results=order.results, compose=order.compose)
-        fan_in.fans[slot.index] = fan
+        fan_in.add(slot.index, fan)
     if pending:
         fan.pending[spec.id] = None
         fan_in.out += spec.order.join == "turn"

@@ -1,0 +1,281 @@
+"""The log in memory: the same contract in dictionaries, for tests, benchmarks and runs that need not survive."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from hashlib import sha256 as hash_of
+from itertools import islice
+
+from retinue.core.events import Entry, Requested
+from retinue.core.ledger import Account
+from retinue.core.roster import Changes
+from retinue.core.state import Ended, Run
+from retinue.core.values import Artifact, Base, Definition, Delivery, Mail, Message, ModelInfo, Spec
+from retinue.errors import NotFound, StoreError
+from retinue.store.base import Row, Snapshot, Store, Summary
+
+
+class _Conversation:
+    __slots__ = ("base", "below", "messages")
+
+    def __init__(self, base: Base | None) -> None:
+        self.base = base
+        self.below: list[str] = []
+        self.messages: dict[int, Message] = {}
+
+
+class _Data:
+    """What survives the handle. `log` holds each event with its run; a purged one has None instead of its entry."""
+
+    def __init__(self) -> None:
+        self.epoch = 0
+        self.log: list[tuple[str, Entry | None]] = []
+        self.conversations: dict[str, _Conversation] = {}
+        self.specs: dict[str, Spec] = {}
+        self.runs: dict[str, Run] = {}
+        self.children: dict[str, list[str]] = {}
+        self.accounts: dict[str, Account] = {}
+        self.mail: dict[tuple[str, int], Mail] = {}
+        self.deliveries: dict[str, Delivery] = {}
+        self.definitions: dict[str, Definition] = {}
+        self.models: dict[str, ModelInfo] = {}
+        self.artifacts: dict[str, bytes] = {}
+
+
+class MemoryStore(Store):
+    """A commit assigns and appends, nothing more: values are shared as they are, only accounts are copied."""
+
+    def __init__(self) -> None:
+        self._data = _Data()
+        self._epoch = -1
+
+    def survivor(self) -> MemoryStore:
+        """What a crash leaves: another handle on the same data. Once it is opened, this one's commits are refused."""
+        other = MemoryStore()
+        other._data = self._data
+        return other
+
+    async def open(self) -> int:
+        self._data.epoch += 1
+        self._epoch = self._data.epoch
+        return self._epoch
+
+    async def commit(self, changes: Changes) -> int:
+        data = self._data
+        if self._epoch != data.epoch:
+            raise StoreError(
+                f"The store was taken over (epoch {data.epoch}, this handle has {self._epoch}), or is not open. "
+                "Nothing of this batch was kept. Open it again."
+            )
+        self._check(changes)
+        for spec in changes.specs:
+            _add(data, spec)
+        data.runs.update(changes.runs)
+        conversations = data.conversations
+        for conversation, n, message in changes.messages:
+            conversations[conversation].messages[n] = message
+        for id, account in changes.accounts.items():
+            data.accounts[id] = _copy(account)
+        data.mail.update(changes.posted)
+        for key in changes.taken:
+            data.mail.pop(key, None)
+        data.deliveries.update(changes.deliveries)
+        for definition in changes.definitions:
+            data.definitions[definition.name] = definition
+        for model in changes.models:
+            data.models[model.name] = model
+        # A request counts as the first row of its run, so that it is listed and purged with it.
+        data.log.extend([(e.event.id if type(e.event) is Requested else e.run, e) for e in changes.entries])
+        for root in changes.forgotten:
+            _forget(data, root)
+        return len(data.log)
+
+    def _check(self, changes: Changes) -> None:
+        """Refuse before the first change."""
+        data = self._data
+        for spec in changes.specs:
+            if spec.id in data.specs:
+                raise StoreError(f"A run with the id {spec.id} is there already. Nothing of this batch was kept.")
+        for root in changes.forgotten:
+            for id in _runs_below(data, root):
+                if not isinstance(changes.runs.get(id, data.runs[id]).state, Ended):
+                    raise StoreError(f"{root} cannot be deleted: {id} is still open in it. Nothing was changed.")
+
+    async def load(self) -> Snapshot:
+        data = self._data
+        alive = {id: run for id, run in data.runs.items() if not isinstance(run.state, Ended)}
+        above: dict[str, None] = {}
+        for id in alive:
+            parent = data.specs[id].parent
+            while parent and parent not in above and parent in data.specs:
+                above[parent] = None
+                parent = data.specs[parent].parent
+        back = [
+            child
+            for id, run in alive.items()
+            for child in data.children.get(id, ())
+            if child not in alive and (slot := data.specs[child].slot) is not None and slot.turn == run.turn
+        ]
+        return Snapshot(
+            open=self._rows(alive),
+            back=self._rows(back),
+            above=self._rows(id for id in above if id not in alive),
+            accounts=[_copy(data.accounts[id]) for id in {**alive, **above} if id in data.accounts],
+            mail=[(key[0], mail) for key, mail in sorted(data.mail.items()) if key[0] in alive],
+            deliveries=await self.deliveries(("pending", "sent", "dead")),
+            definitions=list(data.definitions.values()),
+            models=list(data.models.values()),
+            last_seq=len(data.log),
+        )
+
+    def _rows(self, ids: Iterable[str]) -> list[Row]:
+        return [Row(self._data.specs[id], self._data.runs[id]) for id in ids]
+
+    async def row(self, id: str) -> Row | None:
+        return Row(self._data.specs[id], self._data.runs[id]) if id in self._data.specs else None
+
+    async def account(self, id: str) -> Account | None:
+        account = self._data.accounts.get(id)
+        return _copy(account) if account is not None else None
+
+    async def children(self, parent: str) -> list[Row]:
+        return self._rows(self._data.children.get(parent, ()))
+
+    async def messages(self, conversation: str, start: int = 0, stop: int | None = None) -> list[Message]:
+        return [message for _, message in sorted(_span(self._data, conversation, start, stop))]
+
+    async def entries(self, after: int = 0, run: str = "", limit: int = 1_000) -> list[tuple[int, Entry]]:
+        rows = enumerate(islice(self._data.log, max(0, after), None), max(0, after) + 1)
+        wanted = ((seq, entry) for seq, (of, entry) in rows if entry is not None and (not run or of == run))
+        return list(islice(wanted, limit))
+
+    async def listing(self, *, children: bool = False, limit: int = 100, before: str = "") -> list[Summary]:
+        newest = iter(reversed(self._data.specs.values()))
+        if before:
+            for spec in newest:
+                if spec.id == before:
+                    break
+        return list(islice((_summary(spec, self._data) for spec in newest if children or not spec.parent), limit))
+
+    async def deliveries(self, states: Iterable[str] = ()) -> list[Delivery]:
+        wanted = set(states)
+        return [d for d in self._data.deliveries.values() if not wanted or d.state in wanted]
+
+    async def verify(self) -> list[str]:
+        return []
+
+    async def backup(self, path: str) -> None:
+        raise StoreError(f"{path} was not written: what is kept in memory cannot be copied. Use a store with a file.")
+
+    async def put_artifact(self, data: bytes) -> Artifact:
+        name = hash_of(data).hexdigest()
+        self._data.artifacts[name] = bytes(data)
+        return Artifact(path=name, bytes=len(data), sha256=name)
+
+    async def get_artifact(self, sha256: str, offset: int = 0, limit: int | None = None) -> bytes:
+        data = self._data.artifacts.get(sha256)
+        if data is None:
+            raise NotFound(f"there is no artifact {sha256!r}")
+        start = max(0, offset)
+        return data[start:] if limit is None else data[start : start + max(0, limit)]
+
+    async def close(self) -> None:
+        self._epoch = -1
+
+
+def _copy(account: Account) -> Account:
+    return Account(
+        id=account.id,
+        parent=account.parent,
+        limit=account.limit,
+        funded=account.funded,
+        spent=account.spent[:],
+        held=account.held[:],
+        reserve=account.reserve[:],
+        closed=account.closed,
+        below=account.below,
+    )
+
+
+def _add(data: _Data, spec: Spec) -> None:
+    """A new run; its conversation is made unless it goes on in one that is there."""
+    data.specs[spec.id] = spec
+    if spec.parent:
+        data.children.setdefault(spec.parent, []).append(spec.id)
+    if spec.conversation not in data.conversations:
+        base = spec.base if spec.base is not None and spec.base.conversation != spec.conversation else None
+        data.conversations[spec.conversation] = _Conversation(base)
+        if spec.parent:
+            data.conversations[data.specs[spec.parent].conversation].below.append(spec.conversation)
+
+
+def _span(data: _Data, conversation: str, start: int, stop: int | None) -> Iterator[tuple[int, Message]]:
+    """The messages of a conversation and of its bases, each from where the next one begins down."""
+    found = data.conversations.get(conversation)
+    high = stop
+    while found is not None:
+        low = found.base.length if found.base is not None else 0
+        for n in range(max(low, start), low + len(found.messages) if high is None else high):
+            if n in found.messages:
+                yield n, found.messages[n]
+        if found.base is None or low <= start:
+            return
+        high = low if high is None else min(low, high)
+        found = data.conversations.get(found.base.conversation)
+
+
+def _tree(data: _Data, root: str) -> dict[str, None]:
+    """The conversation of a run and all below it."""
+    spec = data.specs.get(root)
+    tree = {spec.conversation: None} if spec is not None else {}
+    todo = list(tree)
+    while todo:
+        below = data.conversations[todo.pop()].below
+        tree.update(dict.fromkeys(below))
+        todo.extend(below)
+    return tree
+
+
+def _runs_below(data: _Data, root: str) -> list[str]:
+    tree = _tree(data, root)
+    return [id for id, spec in data.specs.items() if spec.conversation in tree]
+
+
+def _forget(data: _Data, root: str) -> None:
+    """Delete the conversation of a run and everything below it; forks outside of it keep what they show."""
+    tree = _tree(data, root)
+    gone = dict.fromkeys(_runs_below(data, root))
+    for id, conversation in data.conversations.items():
+        base = conversation.base
+        if base is not None and base.conversation in tree and id not in tree:
+            conversation.messages = dict(sorted(_span(data, id, 0, None)))
+            conversation.base = None
+    for id in gone:
+        spec = data.specs.pop(id)
+        data.children.pop(id, None)
+        if spec.parent in data.children:
+            data.children[spec.parent].remove(id)
+        del data.runs[id]
+        data.accounts.pop(id, None)
+    for id in tree:
+        del data.conversations[id]
+    for other in data.conversations.values():
+        other.below = [id for id in other.below if id not in tree]
+    data.mail = {key: mail for key, mail in data.mail.items() if key[0] not in gone}
+    data.deliveries = {key: d for key, d in data.deliveries.items() if d.run not in gone}
+    data.log = [(run, None if run in gone else entry) for run, entry in data.log]
+
+
+def _summary(spec: Spec, data: _Data) -> Summary:
+    run = data.runs[spec.id]
+    ending = run.state.ending if isinstance(run.state, Ended) else None
+    return Summary(
+        id=spec.id,
+        root=spec.root,
+        parent=spec.parent,
+        label=spec.order.label or spec.order.agent,
+        state=ending.state if ending else type(run.state).__name__.lower(),
+        created_at=spec.created_at,
+        ended_at=ending.at if ending else None,
+        user_initiated=not spec.parent,
+    )

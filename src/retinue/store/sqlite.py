@@ -1,0 +1,149 @@
+"""The log in one SQLite file: one writer with group commit, WAL, full synchronisation, a lock and an epoch against a
+second process, and a hash chain against silent damage. Artifacts are files beside it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+from retinue.core.events import Entry
+from retinue.core.ledger import Account
+from retinue.core.roster import Changes
+from retinue.core.values import Artifact, Delivery, Message
+from retinue.errors import ConfigError, StoreError
+from retinue.store.artifacts import Artifacts
+from retinue.store.base import Row, Snapshot, Store, Summary
+from retinue.store.sqlite_faults import reading
+from retinue.store.sqlite_open import connect, copy_database
+from retinue.store.sqlite_read import Reader
+from retinue.store.sqlite_rows import encode
+from retinue.store.sqlite_verify import verify
+from retinue.store.sqlite_write import Group, Writer
+
+SYNCHRONOUS = ("OFF", "NORMAL", "FULL", "EXTRA")
+
+T = TypeVar("T")
+
+
+class SqliteStore(Store):
+    """`inline` does everything in the calling thread, without a writer's thread: for simulations on virtual time.
+
+    A commit whose caller was cancelled is written all the same. Reads are short and happen in the calling thread.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], *, inline: bool = False, synchronous: str = "FULL") -> None:
+        if synchronous not in SYNCHRONOUS:
+            raise ConfigError(f"synchronous must be one of {', '.join(SYNCHRONOUS)}, not {synchronous!r}")
+        self.path = os.path.abspath(path)
+        self._inline = inline
+        self._synchronous = synchronous
+        self._artifacts = Artifacts(self.path + ".artifacts")
+        self._reader = Reader(self.path)
+        self._writer: Writer | None = None
+        self._group: Group | None = None
+
+    async def open(self) -> int:
+        if self._writer is not None:
+            raise StoreError(f"{self.path} is open already.")
+        writer = Writer(self.path, self._synchronous)
+        epoch = await self._apart(writer.open)
+        try:
+            with reading(self.path):
+                self._reader.open()
+        except StoreError:
+            writer.close(tell=False)
+            raise
+        self._artifacts.sweep()
+        self._writer = writer
+        self._group = None if self._inline else Group(writer)
+        return epoch
+
+    async def commit(self, changes: Changes) -> int:
+        if self._writer is None:
+            raise self._closed()
+        batch = encode(changes)
+        if self._group is not None:
+            return await self._group.commit(batch)
+        (last,) = self._writer.write([batch])
+        self._writer.tidy()
+        return last
+
+    async def load(self) -> Snapshot:
+        return self._reader.load()
+
+    async def row(self, id: str) -> Row | None:
+        return self._reader.row(id)
+
+    async def account(self, id: str) -> Account | None:
+        return self._reader.account(id)
+
+    async def children(self, parent: str) -> list[Row]:
+        return self._reader.children(parent)
+
+    async def messages(self, conversation: str, start: int = 0, stop: int | None = None) -> list[Message]:
+        return self._reader.messages(conversation, start, stop)
+
+    async def entries(self, after: int = 0, run: str = "", limit: int = 1_000) -> list[tuple[int, Entry]]:
+        return self._reader.entries(after, run, limit)
+
+    async def listing(self, *, children: bool = False, limit: int = 100, before: str = "") -> list[Summary]:
+        return self._reader.listing(children=children, limit=limit, before=before)
+
+    async def deliveries(self, states: Iterable[str] = ()) -> list[Delivery]:
+        return self._reader.deliveries(states)
+
+    async def verify(self) -> list[str]:
+        if self._writer is None:
+            raise self._closed()
+        return await self._apart(lambda: verify(self.path))
+
+    async def backup(self, path: str) -> None:
+        if self._writer is None:
+            raise self._closed()
+        await self._apart(lambda: self._copy(os.path.abspath(path)))
+
+    def _copy(self, path: str) -> None:
+        source = connect(self.path, read_only=True)
+        try:
+            copy_database(source, path)
+        finally:
+            source.close(True)
+        # Behind the database: an artifact is there before the commit that names it.
+        self._artifacts.copy(path + ".artifacts")
+
+    async def put_artifact(self, data: bytes) -> Artifact:
+        if self._writer is None:
+            raise self._closed()
+        return await self._apart(lambda: self._artifacts.put(data))
+
+    async def get_artifact(self, sha256: str, offset: int = 0, limit: int | None = None) -> bytes:
+        return await self._apart(lambda: self._artifacts.get(sha256, offset, limit))
+
+    async def close(self) -> None:
+        writer, group, self._writer, self._group = self._writer, self._group, None, None
+        if writer is None:
+            return
+        if group is not None:
+            await self._apart(group.stop)
+        self._reader.close()
+        await self._apart(writer.close)
+
+    def survivor(self) -> SqliteStore:
+        """What a crash leaves: this handle lets go of the file as it is, and another one may open it."""
+        writer, group, self._writer, self._group = self._writer, self._group, None, None
+        if group is not None:
+            group.stop()
+        self._reader.close()
+        if writer is not None:
+            writer.close(tell=False)
+        return SqliteStore(self.path, inline=self._inline, synchronous=self._synchronous)
+
+    def _closed(self) -> StoreError:
+        return StoreError(f"{self.path} is not open. Nothing was changed.")
+
+    async def _apart(self, act: Callable[[], T]) -> T:
+        """What may take long does not hold up the loop."""
+        return act() if self._inline else await asyncio.to_thread(act)

@@ -1,0 +1,121 @@
+"""What SQLite says, in Retinue's words: every message says what was wrong, what was kept, and what to do next."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import apsw
+import msgspec
+
+from retinue.errors import RetinueError, StoreCorrupt, StoreError, StoreFull, StoreLocked
+
+UNREADABLE = {
+    apsw.SQLITE_IOERR_READ,
+    apsw.SQLITE_IOERR_SHORT_READ,
+    apsw.SQLITE_IOERR_CORRUPTFS,
+    apsw.SQLITE_IOERR_DATA,
+}
+
+
+def extended(error: apsw.Error) -> int:
+    """SQLite's exact code; the stubs do not know that every error carries it."""
+    return int(getattr(error, "extendedresult", 0))
+
+
+def is_damage(error: BaseException) -> bool:
+    """The file is not what was written: trying again cannot help."""
+    if isinstance(error, apsw.IOError):
+        return extended(error) in UNREADABLE
+    return isinstance(error, (apsw.CorruptError, apsw.NotADBError, msgspec.DecodeError))
+
+
+def damaged(path: str, error: BaseException) -> StoreCorrupt:
+    return StoreCorrupt(
+        f"{path} is damaged ({error}). It was left as it is. Restore a backup, or recover what is readable into a new "
+        "file; if this is a copy, copy it again together with its -wal file, or make it with the backup command."
+    )
+
+
+def commit_error(error: Exception, path: str) -> Exception:
+    """The typed error for a batch that could not be written."""
+    if isinstance(error, RetinueError):
+        return error
+    if is_damage(error):
+        return damaged(path, error)
+    if isinstance(error, apsw.ReadOnlyError) and extended(error) == apsw.SQLITE_READONLY_DBMOVED:
+        return moved(path)
+    if isinstance(error, (apsw.FullError, apsw.IOError, apsw.ReadOnlyError, apsw.CantOpenError)):
+        return StoreFull(
+            f"{path} cannot be written now ({error}). Nothing of this batch was kept, everything before it was. Free "
+            "some space or make the file writable again; the same batch can then be written."
+        )
+    if isinstance(error, (apsw.BusyError, apsw.LockedError)):
+        return busy(path)
+    return StoreError(f"{path} refused a batch ({error!r}). Nothing of it was kept, everything before it was.")
+
+
+def open_error(error: Exception, path: str) -> Exception:
+    """The typed error for a file that could not be taken over."""
+    if isinstance(error, RetinueError):
+        return error
+    if is_damage(error):
+        return damaged(path, error)
+    if isinstance(error, (apsw.BusyError, apsw.LockedError)):
+        return busy(path)
+    if isinstance(error, apsw.FullError):
+        return StoreFull(f"{path} cannot be opened: there is no space left. Nothing was lost. Free some and try again.")
+    return StoreError(
+        f"{path} cannot be opened for writing ({error}). Nothing was changed. Check its folder and rights."
+    )
+
+
+def moved(path: str) -> StoreError:
+    return StoreError(
+        f"{path} was moved, deleted or replaced while it was in use. Nothing of this batch was kept. "
+        "Put the file and its -wal file back, or start again with another file."
+    )
+
+
+def busy(path: str) -> StoreLocked:
+    return StoreLocked(
+        f"{path} was locked by {holder(path)} for too long. Nothing was changed. Let that process finish or stop it, "
+        "then try again."
+    )
+
+
+def holder(path: str) -> str:
+    """Who holds a write lock on the file or its -shm. Read from the kernel's list: opening and closing either of them
+    here would drop the locks that SQLite itself holds in this process."""
+    inodes = set()
+    for name in (path, path + "-shm"):
+        try:
+            inodes.add(str(os.stat(name).st_ino))
+        except OSError:
+            continue
+    try:
+        with open("/proc/locks", encoding="ascii") as file:
+            locks = [line.split() for line in file]
+    except OSError:
+        locks = []
+    for fields in locks:
+        # 12: POSIX ADVISORY WRITE 4711 08:01:131073 120 120
+        if "->" not in fields and "WRITE" in fields and len(fields) >= 8:
+            pid, inode = fields[4], fields[5].rpartition(":")[2]
+            if inode in inodes and pid != str(os.getpid()):
+                return f"process {pid}"
+    return "another process"
+
+
+@contextmanager
+def reading(path: str) -> Iterator[None]:
+    """Translate what goes wrong while rows are read."""
+    try:
+        yield
+    except (apsw.Error, msgspec.DecodeError) as error:
+        if is_damage(error):
+            raise damaged(path, error) from error
+        if isinstance(error, (apsw.BusyError, apsw.LockedError)):
+            raise busy(path) from error
+        raise StoreError(f"{path} cannot be read ({error}). Nothing was changed.") from error

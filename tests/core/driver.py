@@ -1,0 +1,312 @@
+"""A story: one roster, a clock that the test moves, and the answers of a world that the test plays."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import msgspec
+
+from retinue.core import machine
+from retinue.core.effects import CallModel, CallTool, Compose, Effect
+from retinue.core.events import (
+    AnyEvent,
+    CancelAsked,
+    Composed,
+    Described,
+    Entry,
+    ModelFailed,
+    OpenCall,
+    Opened,
+    Ordered,
+    Posted,
+    Recovered,
+    Registered,
+    Replied,
+    Requested,
+    Submitted,
+    ToolReturned,
+    Woke,
+)
+from retinue.core.ledger import Account
+from retinue.core.roster import Roster
+from retinue.core.state import AnyState, Ended, Run, Stopping
+from retinue.core.values import (
+    Assistant,
+    Call,
+    Capabilities,
+    Definition,
+    Delivery,
+    Ending,
+    Mail,
+    Message,
+    ModelInfo,
+    Order,
+    Orders,
+    Reply,
+    Restart,
+    Result,
+    Rules,
+    Send,
+    Spec,
+    Usage,
+    User,
+)
+from retinue.runtime.recover import calls_of, rebuild
+from retinue.store.base import Row, Snapshot
+
+START = 1_000_000
+MODEL = ModelInfo(name="m", window=100_000, max_output=1_000, price_in=1, price_out=5)
+TOOLS = ("hire", "look", "note")
+
+
+class Story:
+    """Holds everything that a store would hold, so that a test can look at it and restart from it."""
+
+    def __init__(self, rules: Rules | None = None, model: ModelInfo = MODEL) -> None:
+        self.roster = Roster(rules or Rules())
+        self.now = START
+        self.effects: list[Effect] = []
+        self.entries: list[Entry] = []
+        self.rows: dict[str, Run] = {}
+        self.specs: dict[str, Spec] = {}
+        self.accounts: dict[str, Account] = {}
+        self.mail: dict[tuple[str, int], Mail] = {}
+        self.deliveries: dict[str, Delivery] = {}
+        self.said: dict[str, dict[int, Message]] = {}
+        self.forgotten: list[str] = []
+        self.found: dict[str, Run] = {}
+        self.post("", Described(model=model))
+        self.define("boss", crew=("boss", "hand"))
+        self.define("hand", crew=("boss", "hand"))
+
+    def define(self, name: str, tools: tuple[str, ...] = TOOLS, **fields: Any) -> None:
+        fields = {"model": "m", "reach": tools, "crew": (name,), **fields}
+        self.post("", Registered(definition=Definition(name=name, tools=tools, **fields)))
+
+    # the door
+
+    def post(self, run: str, event: AnyEvent) -> str:
+        """One event and its consequences; returns why it was refused, or ""."""
+        machine.apply(self.roster, run, self.now, event)
+        changes = self.roster.take_changes()
+        first = changes.entries[0]
+        assert first.event is event
+        self.entries += changes.entries
+        self.effects += changes.effects
+        self.rows.update(changes.runs)
+        self.specs.update((s.id, s) for s in changes.specs)
+        self.accounts.update(copy.deepcopy(changes.accounts))
+        self.mail.update(changes.posted)
+        self.deliveries.update(changes.deliveries)
+        self.forgotten += changes.forgotten
+        for key in changes.taken:
+            del self.mail[key]
+        for conversation, n, message in changes.messages:
+            assert n not in self.said.setdefault(conversation, {}), "a message was written twice"
+            self.said[conversation][n] = message
+        return first.stale
+
+    def later(self, ms: int) -> None:
+        self.now += ms
+
+    # what a test says
+
+    def start(self, id: str = "root", agent: str = "boss", task: str = "do it", **order: Any) -> str:
+        capabilities = order.pop("capabilities", Capabilities())
+        stale = self.post("", Requested(id=id, order=Order(agent=agent, task=task, **order), capabilities=capabilities))
+        assert stale == "", stale
+        return id
+
+    def reply(self, id: str, text: str = "", *calls: Call, **fields: Any) -> str:
+        """The model answers the last call of this run."""
+        spilled = fields.pop("spilled", None)
+        usage = fields.pop("usage", Usage(input=10, output=5))
+        fields.setdefault("stop", "calls" if calls else "end")
+        reply = Reply(message=Assistant(text=text, calls=calls), usage=usage, **fields)
+        return self.post(id, Replied(attempt=self.asked(id).attempt, reply=reply, spilled=spilled))
+
+    def fail(self, id: str, kind: str = "server_error", message: str = "no", **fields: Any) -> str:
+        return self.post(id, ModelFailed(attempt=self.asked(id).attempt, kind=kind, message=message, **fields))
+
+    def tool(self, id: str, index: int = 0, text: str = "seen", **fields: Any) -> str:
+        return self.post(id, ToolReturned(text=text, **self.address(id, index), **fields))
+
+    def order(self, id: str, *spawns: Order, index: int = 0, **orders: Any) -> str:
+        return self.post(id, Ordered(orders=Orders(spawns=spawns, **orders), **self.address(id, index)))
+
+    def submit(self, id: str, text: str = "result", index: int = 0, **fields: Any) -> str:
+        return self.post(id, Submitted(text=text, **self.address(id, index), **fields))
+
+    def compose(self, id: str, text: str = "composed") -> str:
+        effect = next(e for e in reversed(self.effects) if isinstance(e, Compose) and e.run == id)
+        calls = tuple((c.index, c.call_id, c.name, text) for c in effect.calls)
+        return self.post(id, Composed(turn=effect.turn, calls=calls))
+
+    def mail_to(self, id: str, text: str, **fields: Any) -> str:
+        return self.post(id, Posted(mail=Mail(seq=0, text=text, **fields)))
+
+    def cancel(self, id: str, **fields: Any) -> str:
+        return self.post(id, CancelAsked(**fields))
+
+    def wake(self, id: str) -> str:
+        """Time moves to when the run wanted to be woken."""
+        self.now = max(self.now, self.run(id).wake_at or 0)
+        return self.post(id, Woke())
+
+    def spawning(self, id: str, *spawns: Order, **orders: Any) -> list[str]:
+        """The run calls `hire` and the tool orders these children; returns their ids."""
+        self.reply(id, "", call("hire"))
+        before = set(self.specs)
+        assert self.order(id, *spawns, **orders) == ""
+        return [s for s in self.specs if s not in before]
+
+    # what a test looks at
+
+    def address(self, id: str, index: int) -> dict[str, Any]:
+        found = self.tool_call(id, index)
+        return {"turn": found.turn, "index": index, "call_id": found.call.id, "name": found.call.name}
+
+    def tool_call(self, id: str, index: int = 0) -> CallTool:
+        return next(e for e in reversed(self.effects) if isinstance(e, CallTool) and (e.run, e.index) == (id, index))
+
+    def asked(self, id: str) -> CallModel:
+        return next(e for e in reversed(self.effects) if isinstance(e, CallModel) and e.run == id)
+
+    def n_asked(self, id: str) -> int:
+        return sum(1 for e in self.effects if isinstance(e, CallModel) and e.run == id)
+
+    def did(self, kind: type[Effect], id: str) -> int:
+        return sum(1 for e in self.effects if isinstance(e, kind) and getattr(e, "run", "") == id)
+
+    def run(self, id: str) -> Run:
+        return self.rows[id]
+
+    def state(self, id: str) -> AnyState:
+        return self.rows[id].state
+
+    def is_(self, id: str) -> str:
+        return type(self.rows[id].state).__name__
+
+    def ending(self, id: str) -> Ending:
+        state = self.state(id)
+        assert isinstance(state, Ended), f"{id} is {state}"
+        return state.ending
+
+    def ended(self, id: str) -> tuple[str, str]:
+        ending = self.ending(id)
+        return ending.state, ending.stop
+
+    def messages(self, id: str) -> list[Message]:
+        """The run's own messages, without what it shares with others."""
+        own = self.said.get(self.specs[id].conversation, {})
+        return [own[n] for n in sorted(own)]
+
+    def results(self, id: str) -> list[Result]:
+        return [m for m in self.messages(id) if isinstance(m, Result)]
+
+    def texts(self, id: str) -> str:
+        return "\n".join(m.text for m in self.messages(id) if isinstance(m, User | Result))
+
+    def children(self, id: str) -> list[str]:
+        return [s.id for s in self.specs.values() if s.parent == id]
+
+    def stale(self) -> list[Entry]:
+        return [e for e in self.entries if e.stale]
+
+    def account(self, id: str) -> Account:
+        return self.roster.ledger.accounts[id]
+
+    def held(self, lane: str) -> int:
+        found = self.roster.lanes.get(lane)
+        return 0 if found is None else found.held
+
+    def leaks(self) -> dict[str, Any]:
+        """Everything that should be gone once all runs have ended."""
+        r = self.roster
+        kept = {
+            "runs": r.runs, "specs": r.specs, "children": r.children, "fans": r.fans, "mail": r.mail, "lanes": r.lanes,
+            "groups": r.groups, "granted": r.granted, "accounts": r.ledger.accounts, "tells": r.tells,
+        }  # fmt: skip
+        return {name: list(value) for name, value in kept.items() if value}
+
+    def unbalanced(self) -> list[str]:
+        """Accounts that still hold something, or hold less than nothing, as they were last written."""
+        return [a.id for a in self.accounts.values() if any(a.held)]
+
+    # a new process
+
+    def snapshot(self) -> Snapshot:
+        """What a store would give after a crash; every value goes through its JSON."""
+        is_open = {id for id, run in self.rows.items() if not isinstance(run.state, Ended)}
+        above = {up for id in is_open for up in self.ancestors(id) if up not in is_open}
+        back = {
+            id
+            for id, run in self.rows.items()
+            if id not in is_open and (slot := self.specs[id].slot) and self.specs[id].parent in is_open
+            if slot.turn == self.rows[self.specs[id].parent].turn
+        }
+        return Snapshot(
+            open=[self.row(id) for id in self.rows if id in is_open],
+            back=[self.row(id) for id in self.rows if id in back],
+            above=[self.row(id) for id in self.rows if id in above],
+            accounts=[through_json(a) for a in self.accounts.values() if not a.closed or a.below],
+            mail=[(run, through_json(m)) for (run, _), m in sorted(self.mail.items()) if run in is_open],
+            deliveries=[through_json(d) for d in self.deliveries.values() if d.state in ("pending", "sent", "dead")],
+            definitions=list(self.roster.definitions.values()),
+            models=list(self.roster.models.values()),
+        )
+
+    def ancestors(self, id: str) -> list[str]:
+        parent = self.specs[id].parent
+        return [parent, *self.ancestors(parent)] if parent else []
+
+    def row(self, id: str) -> Row:
+        return Row(through_json(self.specs[id]), through_json(self.rows[id]))
+
+    def crash(self) -> list[str]:
+        """The process dies and another takes the log over; nobody is told yet."""
+        snapshot = self.snapshot()
+        rules, epoch = self.roster.rules, self.roster.epoch + 1
+        self.found = dict(self.rows)
+        self.roster = Roster(rules)
+        order = rebuild(self.roster, snapshot)
+        self.post("", Opened(epoch=epoch, rules=rules))
+        return order
+
+    def recover(self, id: str, restart: Restart = "unsafe") -> str:
+        """The new process tells the run that it was found, as it was found."""
+        found: tuple[OpenCall, ...] = ()
+        run = self.found.get(id, self.run(id))
+        calls = calls_of(run)
+        if calls is not None and calls.tools:
+            said = self.said[self.specs[id].conversation][calls.message]
+            assert isinstance(said, Assistant)
+            found = tuple(
+                OpenCall(index=i, call=c, restart=restart) for i, c in enumerate(said.calls) if calls.tools >> i & 1
+            )
+        return self.post(id, Recovered(epoch=self.roster.epoch, turn=run.turn, attempt=run.attempt, calls=found))
+
+    def restart(self, restart: Restart = "unsafe") -> None:
+        for id in self.crash():
+            self.recover(id, restart)
+
+
+def through_json(value: Any) -> Any:
+    return msgspec.json.decode(msgspec.json.encode(value), type=type(value))
+
+
+def call(name: str = "look", id: str = "c1", args: str = "{}") -> Call:
+    return Call(id=id, name=name, args=args)
+
+
+def hand(task: str = "part", **fields: Any) -> Order:
+    return Order(agent="hand", task=task, **fields)
+
+
+def send(to: str, text: str = "hello", **fields: Any) -> Send:
+    return Send(to=to, text=text, **fields)
+
+
+def is_over(state: AnyState) -> bool:
+    return isinstance(state, Ended | Stopping)

@@ -1,0 +1,232 @@
+"""Capabilities only shrink: at spawn, after a revocation, and through a parent that has ended."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from retinue.core import policy
+from retinue.core.events import Narrowed
+from retinue.core.values import Capabilities
+from tests.core.driver import START, Story, call, hand
+
+NAMES = ["a", "b", "c", "d", "e"]
+PATHS = ["/", "/a", "/a/b", "/a/b/c", "/ab", "/c/d", "e", "e/f", "/a/../c", ".."]
+
+
+def subsets(names: list[str]) -> st.SearchStrategy[tuple[str, ...]]:
+    return st.integers(0, 2 ** len(names) - 1).map(
+        lambda bits: tuple(sorted(n for i, n in enumerate(names) if bits >> i & 1))
+    )
+
+
+def maybe(strategy: st.SearchStrategy) -> st.SearchStrategy:
+    return st.none() | strategy
+
+
+def capabilities(paths: list[str]) -> st.SearchStrategy[Capabilities]:
+    sets = {name: maybe(subsets(paths if name in policy.PATHS else NAMES)) for name in policy.SETS}
+    return st.builds(
+        Capabilities,
+        **sets,
+        deny=subsets(NAMES),
+        depth=maybe(st.integers(0, 5)),
+        fanout=maybe(st.integers(0, 9)),
+        spawn=st.booleans(),
+        sandbox=st.integers(0, 3),
+        expires=maybe(st.integers(0, 100)),
+    )
+
+
+CAPABILITIES = capabilities(PATHS)
+SANE = capabilities([p for p in PATHS if ".." not in p])
+
+
+@settings(max_examples=200, deadline=None, derandomize=True)
+@given(SANE, st.lists(SANE, min_size=5, max_size=5), st.lists(SANE, min_size=5, max_size=5))
+def test_nobody_down_the_tree_has_more_than_anybody_above(root: Capabilities, asked: list, cuts: list) -> None:
+    chain = [root]
+    for request, cut in zip(asked, cuts, strict=True):
+        child = policy.derive(chain[-1], request)
+        chain.append(policy.narrow(child, cut))
+        assert policy.exceeds(chain[-1], child) is None
+    for n, lower in enumerate(chain):
+        for upper in chain[:n]:
+            assert policy.exceeds(lower, upper) is None
+
+
+@settings(max_examples=200, deadline=None, derandomize=True)
+@given(SANE)
+def test_everybody_has_as_much_as_itself_and_a_child_can_ask_for_that(held: Capabilities) -> None:
+    assert policy.exceeds(held, held) is None
+    assert policy.narrow(held, Capabilities()) == held
+    assert policy.narrow(held, held) == held
+
+
+@settings(max_examples=200, deadline=None, derandomize=True)
+@given(CAPABILITIES, CAPABILITIES)
+def test_a_path_that_climbs_is_never_given(parent: Capabilities, asked: Capabilities) -> None:
+    child = policy.derive(parent, asked)
+    assert policy.exceeds(child, parent) is None
+
+
+@settings(max_examples=200, deadline=None, derandomize=True)
+@given(SANE, SANE)
+def test_a_gate_lets_through_what_both_allow_and_nothing_else(a: Capabilities, b: Capabilities) -> None:
+    child = policy.derive(a, b)
+    for tool in NAMES:
+        both = policy.allows(a, tool) and policy.allows(b, tool)
+        assert policy.allows(child, tool) == both
+        chain = [("child", child), ("parent", a)]
+        live = all(c.expires is None or c.expires > 50 for _, c in chain)
+        assert (policy.gate(chain, tool, 50) is None) == (both and live)
+        assert policy.explain(chain, tool, 50).startswith("allowed" if both and live else "refused")
+
+
+def pick(rng: random.Random, names: list[str]) -> tuple[str, ...] | None:
+    return None if rng.random() < 0.3 else tuple(sorted(n for n in names if rng.random() < 0.5))
+
+
+def anything(rng: random.Random) -> Capabilities:
+    clean = [p for p in PATHS if ".." not in p]
+    return Capabilities(
+        tools=pick(rng, NAMES),
+        deny=pick(rng, NAMES) or (),
+        agents=pick(rng, NAMES),
+        models=pick(rng, NAMES),
+        read=pick(rng, clean),
+        write=pick(rng, clean),
+        hosts=pick(rng, NAMES),
+        env=pick(rng, NAMES),
+        announce=pick(rng, NAMES),
+        comms=pick(rng, NAMES),
+        depth=rng.choice([None, 0, 1, 2, 3]),
+        fanout=rng.choice([None, 0, 5]),
+        spawn=rng.random() < 0.8,
+        sandbox=rng.randrange(3),
+        expires=rng.choice([None, 10, 20]),
+    )
+
+
+def test_twenty_thousand_random_trees_only_shrink() -> None:
+    rng = random.Random(7)
+    for _ in range(20_000):
+        top = held = anything(rng)
+        for _ in range(rng.randrange(1, 6)):
+            below = policy.derive(held, anything(rng))
+            if rng.random() < 0.3:
+                below = policy.narrow(below, anything(rng))
+            assert policy.exceeds(below, held) is None
+            held = below
+        assert policy.exceeds(held, top) is None
+
+
+@pytest.mark.parametrize(
+    ("field", "more", "less"),
+    [
+        ("tools", None, ("a",)),
+        ("agents", ("a", "b"), ("a",)),
+        ("read", ("/",), ("/a",)),
+        ("deny", (), ("a",)),
+        ("depth", 3, 2),
+        ("fanout", None, 2),
+        ("expires", 20, 10),
+        ("spawn", True, False),
+        ("sandbox", 0, 1),
+    ],
+)
+def test_having_more_is_named(field: str, more: object, less: object) -> None:
+    assert policy.exceeds(Capabilities(**{field: more}), Capabilities(**{field: less})) == field
+
+
+def test_paths_are_whole_components() -> None:
+    parent = Capabilities(read=("/srv/data",))
+    for path, kept in (("/srv/data/x", True), ("/srv/database", False), ("/srv/data/../etc", False), ("/srv", False)):
+        child = policy.derive(parent, Capabilities(read=(path,)))
+        assert (path in (child.read or ())) == kept
+    assert policy.derive(parent, Capabilities(read=("/srv",))).read == ("/srv/data",)
+
+
+def test_a_revocation_is_asked_at_the_next_call() -> None:
+    story = Story()
+    story.start()
+    story.reply("root", "", call("look"))
+    story.post("root", Narrowed(access=Capabilities(deny=("look",))))
+    story.tool("root")
+    story.reply("root", "", call("look"))
+    assert "Refused: boss denies 'look'." in story.results("root")[-1].text
+
+
+def test_a_revocation_flows_down_to_those_who_are_at_work() -> None:
+    story = Story()
+    story.start()
+    (a,) = story.spawning("root", hand())
+    (b,) = story.spawning(a, hand())
+    story.post("root", Narrowed(access=Capabilities(tools=("hire", "note"))))
+    story.reply(b, "", call("look"))
+    assert "'look' is not among the tools of boss" in story.results(b)[-1].text
+
+
+def test_a_revocation_still_holds_when_the_parent_has_ended() -> None:
+    story = Story()
+    story.start(orphans="keep")
+    (child,) = story.spawning("root", hand(join="none"))
+    story.post("root", Narrowed(access=Capabilities(deny=("look",))))
+    story.reply("root", "done")
+    assert story.is_("root") == "Ended"
+    story.reply(child, "", call("look"))
+    assert "denies 'look'" in story.texts(child)
+
+
+def test_and_after_a_restart() -> None:
+    story = Story()
+    story.start(orphans="keep")
+    (child,) = story.spawning("root", hand(join="none"))
+    story.post("root", Narrowed(access=Capabilities(deny=("look",))))
+    story.reply("root", "done")
+    story.restart()
+    story.reply(child, "", call("look"))
+    assert "denies 'look'" in story.texts(child)
+
+
+@pytest.mark.parametrize(
+    "cut",
+    [Capabilities(spawn=False), Capabilities(depth=0), Capabilities(agents=()), Capabilities(models=())],
+)
+def test_what_an_ancestor_may_not_start_any_more_nobody_below_it_may(cut: Capabilities) -> None:
+    story = Story()
+    story.start()
+    (a,) = story.spawning("root", hand())
+    story.post("root", Narrowed(access=cut))
+    story.reply(a, "", call("hire"))
+    story.order(a, hand())
+    assert story.children(a) == []
+
+
+def test_a_child_that_is_started_after_a_revocation_has_no_more_than_its_ancestors() -> None:
+    story = Story()
+    story.start()
+    (a,) = story.spawning("root", hand())
+    story.post("root", Narrowed(access=Capabilities(hosts=("safe.example",), deny=("note",))))
+    (b,) = story.spawning(a, hand())
+    top = story.run("root").access
+    assert top is not None
+    assert policy.exceeds(story.specs[b].capabilities, top) is None
+
+
+def test_capabilities_expire() -> None:
+    story = Story()
+    story.start(capabilities=Capabilities(expires=START + 100))
+    (child,) = story.spawning("root", hand())
+    story.later(100)
+    story.reply(child, "", call("look"))
+    assert "have expired" in story.results(child)[-1].text
+
+
+def test_a_run_never_has_more_than_its_crew_can_reach() -> None:
+    story = Story()
+    story.start(access=Capabilities(tools=("look", "rm")))
+    assert story.specs["root"].capabilities.tools == ("look",)

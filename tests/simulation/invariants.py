@@ -1,0 +1,306 @@
+"""What must hold after every step, checked against books of our own. Numbers are those of docs/guarantees.md."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from retinue.core import machine, policy
+from retinue.core.effects import CallModel, CallTool, Compose, Deliver, Effect, Transmit
+from retinue.core.events import ChildEnded, Posted, Recovered, Requested
+from retinue.core.roster import Changes, Roster
+from retinue.core.state import Asking, Calls, Ended, Queued, Run, Stopping, Thinking, Waiting, Working
+from retinue.core.values import Assistant, Mail, Message, Reply, Result, Spec
+from tests.simulation import script
+
+if TYPE_CHECKING:
+    from tests.simulation.pure import Simulation
+
+MARK = re.compile(r"<[^<>]*>")
+
+
+def must(holds: object, what: str) -> None:
+    if not holds:
+        from tests.simulation.pure import Violation
+
+        raise Violation(what)
+
+
+@dataclass
+class Books:
+    """What really happened, kept apart from the machine."""
+
+    paths: dict[str, str] = field(default_factory=dict)
+    specs: dict[str, Spec] = field(default_factory=dict)
+    replies: dict[tuple[str, int], Reply] = field(default_factory=dict)
+    messages: dict[str, dict[int, Message]] = field(default_factory=dict)
+    spent: Counter[str] = field(default_factory=Counter)
+    nanos: Counter[str] = field(default_factory=Counter)
+    turns: Counter[str] = field(default_factory=Counter)
+    tool_starts: Counter[str] = field(default_factory=Counter)
+    call_keys: set[str] = field(default_factory=set)
+    received: Counter[str] = field(default_factory=Counter)
+    ended: dict[str, Run] = field(default_factory=dict)
+    told: dict[str, set[str]] = field(default_factory=dict)
+    entries: int = 0
+    sent: int = 0
+    checked: set[tuple[str, int, str]] = field(default_factory=set)
+    attempts: Counter[str] = field(default_factory=Counter)
+    mail_sent: dict[str, list[str]] = field(default_factory=dict)
+    cursor: int = 0
+
+    def mail(self, sim: Simulation, *, steer: bool) -> Posted:
+        self.sent += 1
+        return Posted(mail=Mail(seq=0, text=f"<mail {self.sent}>", steer=steer))
+
+    def forget_uncommitted(self) -> None:
+        self.cursor = 0
+
+    def committed(self, changes: Changes) -> None:
+        """The transaction is durable: what it says can be held against the machine from now on."""
+        self.cursor = 0
+        for spec in changes.specs:
+            must(spec.id not in self.specs, f"I1 {spec.id} was started twice")
+            self.specs[spec.id] = spec
+            self.paths[spec.id] = spec.path
+        for conversation, n, message in changes.messages:
+            mine = self.messages.setdefault(conversation, {})
+            must(n not in mine, f"I14 message {n} of {conversation} was written twice")
+            mine[n] = message
+        for entry in changes.entries:
+            self.entries += 1
+            if isinstance(entry.event, ChildEnded) and not entry.stale:
+                must(
+                    entry.event.child not in self.told.setdefault(entry.run, set()),
+                    f"I3 {entry.run} was told twice that {entry.event.child} ended",
+                )
+                self.told[entry.run].add(entry.event.child)
+        for id, run in changes.runs.items():
+            if isinstance(run.state, Ended):
+                must(id not in self.ended, f"I1 {id} ended twice")
+                self.ended[id] = run
+            else:
+                must(id not in self.ended, f"I1 {id} lives after its end")
+
+    def started(self, sim: Simulation, effect: Effect) -> None:
+        """Something is really done now."""
+        if isinstance(effect, CallTool):
+            self.tool_starts[effect.key] += 1
+            if script.RESTART.get(effect.call.name, "unsafe") == "unsafe":
+                must(self.tool_starts[effect.key] == 1, f"I5 {effect.call.name} {effect.key} was started twice")
+        if isinstance(effect, CallModel):
+            run = sim.roster.runs[effect.run]
+            state = run.state
+            assert isinstance(state, Thinking)
+            from tests.simulation.pure import tools_of
+
+            most_in = state.hold[0] - effect.max_output
+            path = self.paths[effect.run]
+            reply = script.reply(
+                sim.seed, path, run.turn, effect.purpose, tools_of(sim, effect.run), most_in, effect.max_output
+            )
+            self.replies[(effect.run, effect.attempt)] = reply
+            if script.failure(sim.seed, path, effect.attempt) is None:
+                self._meter(sim, effect.run, reply)
+
+    def _meter(self, sim: Simulation, id: str, reply: Reply) -> None:
+        """Money that is really gone, whether or not the answer ever arrives: on the run and on all above it."""
+        tokens = reply.usage.input + reply.usage.output
+        nanos = script.MODEL.cost(reply.usage.input, reply.usage.output)
+        while id:
+            spec = self.specs[id]
+            self.spent[id] += tokens
+            self.nanos[id] += nanos
+            self.turns[id] += 1
+            budget = spec.order.budget
+            must(budget.tokens is None or self.spent[id] <= budget.tokens, f"I10 {id} spent {self.spent[id]} tokens")
+            must(budget.usd is None or self.nanos[id] <= round(budget.usd * 1e9), f"I10 {id} spent too much money")
+            must(budget.turns is None or self.turns[id] <= budget.turns, f"I10 {id} took {self.turns[id]} turns")
+            id = spec.parent
+
+
+def before_effect(sim: Simulation, effect: Effect) -> None:
+    """I6, I7: what is performed was asked for by a committed step of a run that is still at it."""
+    books, roster = sim.books, sim.roster
+    if isinstance(effect, (Deliver, Transmit)):
+        return
+    assert isinstance(effect, (CallModel, CallTool, Compose))
+    run = roster.runs.get(effect.run)
+    must(run is not None and not isinstance(run.state, (Ended, Stopping)), f"I7 {effect} after the end")
+    assert run is not None
+    if isinstance(effect, CallModel):
+        must(effect.attempt > books.attempts[effect.run], f"I6 attempt {effect.attempt} of {effect.run} again")
+        books.attempts[effect.run] = effect.attempt
+        _history(sim, run, effect)
+    if isinstance(effect, CallTool):
+        why = policy.gate(roster.ancestry(effect.run), effect.call.name, sim.at)
+        must(effect.again or why is None or _narrowed_since(sim), f"I9 {effect.call.name} was run although {why}")
+
+
+def _narrowed_since(sim: Simulation) -> bool:
+    return "narrow" in sim.faults or any(r.access is not None for r in sim.roster.runs.values())
+
+
+def _history(sim: Simulation, run: Run, effect: CallModel) -> None:
+    """I8, I3: calls are answered once each; every child that was counted stands in the history once."""
+    books, spec = sim.books, sim.roster.specs[run.id]
+    mine = books.messages.get(spec.conversation, {})
+    first = spec.base.length if spec.base else 0
+    must(sorted(mine) == list(range(first, run.length)), f"I8 messages of {run.id} have a gap")
+    last = mine.get(run.length - 1)
+    must(not isinstance(last, Assistant), f"I8 {run.id} asks the model right after its own reply")
+    open_calls: dict[str, int] = {}
+    marks: Counter[str] = Counter()
+    mails: list[int] = []
+    for n in range(first, run.length):
+        message = mine[n]
+        if isinstance(message, Assistant):
+            open_calls = {c.id: 0 for c in message.calls}
+        elif isinstance(message, Result):
+            must(message.call_id in open_calls, f"I8 a result without a call in {run.id}: {message.call_id}")
+            open_calls[message.call_id] += 1
+            must(open_calls[message.call_id] == 1, f"I8 two results for {message.call_id} in {run.id}")
+            marks.update(set(MARK.findall(message.text)))
+        else:
+            found = MARK.findall(message.text)
+            marks.update(set(found))
+            mails += [int(m[6:-1]) for m in found if m.startswith("<mail ")]
+    must(mails == sorted(set(mails)), f"I3 mail of {run.id} came twice or out of order: {mails}")
+    must(max(marks.values(), default=0) <= 1, f"I3 a result stands twice in the history of {run.id}: {marks}")
+    key = (run.id, run.turn, effect.purpose)
+    if effect.purpose not in ("turn", "grace") or key in books.checked:
+        return
+    books.checked.add(key)
+    if run.start > first:
+        return
+    for child in books.told.get(run.id, ()):
+        text = books.ended[child].state.ending.text  # type: ignore[union-attr]
+        unread = any(m.sender == child for m in sim.roster.mail.get(run.id, ()))
+        if text == f"<{books.paths[child]}>" and not unread:
+            must(marks[text] == 1, f"I3 the result of {child} is not in the history of {run.id}")
+
+
+def after_step(sim: Simulation) -> None:
+    """Between the scan of a restart and its last `Recovered` the runs that waited have not asked for their lanes yet."""
+    roster = sim.roster
+    if sim.booting:
+        return
+    fresh = roster.changes.entries[sim.books.cursor :]
+    sim.books.cursor = len(roster.changes.entries)
+    for entry in fresh:
+        must(not entry.stale or not isinstance(entry.event, (Requested, Recovered)), f"refused: {entry.stale}")
+    holds: dict[str, list[int]] = {id: [0, 0, 0, 0] for id in roster.ledger.accounts}
+    lanes: Counter[str] = Counter()
+    live_children: Counter[str] = Counter()
+    for id, run in roster.runs.items():
+        spec = roster.specs[id]
+        live_children[spec.parent] += 1
+        _alive(sim, roster, id, run, spec)
+        state = run.state
+        if isinstance(state, Thinking):
+            _add(roster, holds, id, state.hold)
+        if isinstance(state, (Thinking, Working)):
+            lanes.update(lane.name for lane in spec.order.lanes)
+        elif isinstance(state, Queued):
+            lanes.update(lane.name for lane in spec.order.lanes[: state.lane])
+    _ledger(roster, holds)
+    for name, lane in roster.lanes.items():
+        must(lane.held == lanes[name], f"I11 lane {name} counts {lane.held}, {lanes[name]} hold it")
+        must(lane.held <= lane.size, f"I11 lane {name} holds more than its size")
+        must(lane.held == lane.size or not lane.waiting, f"I15 lane {name} has room and somebody waits")
+    must(not roster.tells and not roster.granted, "I18 news was not taken in the same transaction")
+    for parent, count in live_children.items():
+        must(not parent or count <= sim.rules.limits.children, f"I11 {parent} has {count} children")
+
+
+def _add(roster: Roster, holds: dict[str, list[int]], id: str, amounts: tuple[int, int, int, int]) -> None:
+    for i, amount in enumerate(amounts):
+        for account in roster.ledger.chain(id):
+            holds[account.id][i] += amount
+            if account.funded[i]:
+                break
+
+
+def _ledger(roster: Roster, holds: dict[str, list[int]]) -> None:
+    """I10: what an account holds is exactly what its runs hold and what its children were granted and have not spent."""
+    for account in roster.ledger.accounts.values():
+        for i, limit in enumerate(account.limit):
+            if account.funded[i] and limit is not None:
+                grant = [0, 0, 0, 0]
+                grant[i] = limit - account.spent[i]
+                _add(roster, holds, account.parent, (grant[0], grant[1], grant[2], grant[3]))
+    for id, account in roster.ledger.accounts.items():
+        must(account.held == holds[id], f"I10 account {id} holds {account.held}, its runs {holds[id]}")
+        for i, limit in enumerate(account.limit):
+            must(account.held[i] >= 0 and account.spent[i] >= 0, f"I10 account {id} is negative")
+            used = account.held[i] + account.spent[i]
+            must(limit is None or used <= limit, f"I10 account {id} covers {used} of {limit}")
+
+
+def _alive(sim: Simulation, roster: Roster, id: str, run: Run, spec: Spec) -> None:
+    """I15, I16: it has an owner, a timer, or somebody whose end will wake it."""
+    state = run.state
+    must(not isinstance(state, Ended), f"I1 {id} has ended and is still on the roster")
+    parent = roster.specs.get(spec.parent)
+    if parent is not None:
+        why = policy.exceeds(spec.capabilities, parent.capabilities)
+        must(why is None, f"I9 {id} has more {why} than its parent")
+        must(spec.depth == parent.depth + 1 <= 3, f"I11 {id} is too deep")
+    if isinstance(state, Stopping):
+        must(any(c in roster.runs for c in roster.children.get(id, ())), f"I15 {id} stops for nobody")
+        return
+    must(run.wake_at is not None, f"I16 {id} waits without a deadline")
+    must(run.deadline is None or run.wake_at <= run.deadline, f"I16 {id} sleeps past its deadline")  # type: ignore[operator]
+    if isinstance(state, Queued):
+        lane = roster.lanes[spec.order.lanes[state.lane].name]
+        must(id in lane.waiting, f"I15 {id} is queued in no lane")
+    calls = getattr(state, "calls", None)
+    if calls is not None:
+        _calls(roster, id, state, calls)
+
+
+def _calls(roster: Roster, id: str, state: object, calls: Calls) -> None:
+    must(calls.open, f"I15 {id} waits for no call")
+    must(calls.tools & ~calls.open == 0 and calls.asks & ~calls.open == 0, f"I15 {id} runs closed calls")
+    expected = Working if calls.tools else Asking if calls.asks else Waiting
+    must(type(state) is expected, f"I15 {id} is {type(state).__name__} with {calls}")
+    fan_in = roster.fans.get(id)
+    out = 0
+    for index, fan in (fan_in.fans if fan_in else {}).items():
+        must(calls.open >> index & 1 and not calls.tools >> index & 1, f"I2 {id} joins children of a closed call")
+        must(all(c in roster.runs for c in fan.pending), f"I2 {id} waits for a child that is gone")
+        must(fan.pending or fan.composing or fan.join == "turn", f"I15 call {index} of {id} has all its children and stays open")
+        out += len(fan.pending) if fan.join == "turn" else 0
+    must(fan_in is None or fan_in.out == out, f"I2 {id} counts {fan_in and fan_in.out} out, {out} are")
+
+
+def at_the_end(sim: Simulation) -> None:
+    books, roster = sim.books, sim.roster
+    for name in ("runs", "specs", "children", "fans", "mail", "lanes", "groups", "granted"):
+        must(not getattr(roster, name), f"I19 roster.{name} is not empty at the end: {getattr(roster, name)}")
+    must(not roster.ledger.accounts, f"I19 accounts are left at the end: {roster.ledger.accounts}")
+    must(set(books.specs) == set(books.ended), "I1 not everybody who was started has ended")
+    for key, times in books.received.items():
+        must(times >= 1, f"I4 {key} was never received")
+    from tests.simulation.pure import now
+
+    for delivery in now(sim.store.deliveries()):
+        must(delivery.state in ("acked", "suppressed", "dead"), f"I4 delivery {delivery.key} is {delivery.state}")
+        must(delivery.state != "acked" or books.received[delivery.key] >= 1, "I4 acked and never received")
+    _fold(sim)
+
+
+def _fold(sim: Simulation) -> None:
+    """I13, I14: the log has no gap, and its fold is the state that is stored."""
+    from tests.simulation.pure import now
+
+    rows = now(sim.store.entries(0, "", 1_000_000))
+    must([seq for seq, _ in rows] == list(range(1, len(rows) + 1)), "I13 the log has a gap")
+    folded = Roster(sim.rules)
+    for _, entry in rows:
+        machine.fold(folded, entry)
+    final = folded.take_changes().runs
+    for id, run in sim.books.ended.items():
+        must(final[id] == run, f"I14 the fold of the log gives another end for {id}:\n{final[id]}\n{run}")

@@ -1,0 +1,192 @@
+"""What the simulated models and tools do: a pure function of the seed and of where in the tree they are.
+
+Being pure, the same run says the same thing after a crash, so that what is recorded can be compared with what was said.
+"""
+
+from __future__ import annotations
+
+import random
+
+from retinue.core.values import (
+    Assistant,
+    Budget,
+    Call,
+    Capabilities,
+    Context,
+    Definition,
+    Lane,
+    Limits,
+    ModelInfo,
+    Order,
+    Orders,
+    Reply,
+    Retry,
+    Rules,
+    Usage,
+)
+
+TOOLS = ("ask", "hand_out", "post", "read", "write")
+RESTART = {"ask": "pure", "hand_out": "keyed", "post": "keyed", "read": "pure", "write": "unsafe"}
+SUBMITS = ("submit_error", "submit_result")
+MODEL = ModelInfo(name="sim", window=4_000, max_output=300, price_in=3, price_out=7)
+DEFINITIONS = (
+    Definition(
+        name="lead",
+        model="sim",
+        tools=TOOLS,
+        reach=tuple(sorted((*TOOLS, *SUBMITS))),
+        crew=("lead", "worker"),
+        size=40,
+    ),
+    Definition(
+        name="worker",
+        model="sim",
+        tools=tuple(sorted((*TOOLS, *SUBMITS))),
+        submits=SUBMITS,
+        reach=tuple(sorted((*TOOLS, *SUBMITS))),
+        crew=("worker",),
+        size=40,
+    ),
+)
+
+
+def rules(seed: int) -> Rules:
+    r = random.Random(f"{seed} rules")
+    return Rules(
+        limits=Limits(depth=3, children=6, per_call=5),
+        min_output=8,
+        final_output=32,
+        breaker_after=3,
+        breaker_ms=500,
+        max_deaths=r.choice((3, 1_000)),
+        wait_ms=3_600_000,
+        mail_per_sender=3,
+        calls_per_turn=4,
+    )
+
+
+def root_order(seed: int) -> Order:
+    r = random.Random(f"{seed} root")
+    budget = Budget()
+    if r.random() < 0.4:
+        budget = Budget(
+            tokens=r.choice((None, 0, 3_000, 10_000, 40_000)),
+            usd=r.choice((None, None, 0.000_02, 0.001)),
+            turns=r.choice((None, None, 3, 12)),
+            calls=r.choice((None, None, 3, 8)),
+        )
+    return Order(
+        agent="lead",
+        task="root task",
+        budget=budget,
+        timeout_ms=r.choice((None, None, None, 60_000)),
+        orphans=r.choice(("cancel", "keep", "wait")),
+        max_turns=r.choice((None, None, None, 3)),
+        grace_turns=r.choice((0, 1)),
+        report=r.choice(("text", "text", "summary", "announce")),
+        retry=Retry(attempts=3, base_ms=100, cap_ms=400),
+        lanes=_lanes(r, "main"),
+    )
+
+
+def _lanes(r: random.Random, group: str) -> tuple[Lane, ...]:
+    out = []
+    if r.random() < 0.3:
+        out.append(Lane(name=f"group {group}", size=1 + len(group) % 2))
+    if r.random() < 0.5:
+        out.append(Lane(name="all", size=2, on_full="queue"))
+    return tuple(out)
+
+
+def _child(r: random.Random, n: int, path: str, join: str) -> Order:
+    return Order(
+        agent=r.choice(("worker", "worker", "lead")),
+        task=f"task {n}",
+        join=join,  # type: ignore[arg-type]
+        report=r.choice(("text", "text", "submit", "summary")),
+        context=r.choice((Context(), Context(), Context(kind="fork"), Context(kind="last", n=1))),
+        access=r.choice((Capabilities(), Capabilities(), Capabilities(deny=("write",)))),
+        budget=r.choice((Budget(), Budget(), Budget(tokens=2_000), Budget(turns=2, calls=1))),
+        timeout_ms=r.choice((None, None, None, 5_000)),
+        clock=r.choice(("start", "created")),
+        lanes=_lanes(r, path),
+        orphans=r.choice(("cancel", "keep", "wait")),
+        max_turns=r.choice((None, None, 1, 2)),
+        grace_turns=r.choice((0, 1)),
+        results=r.choice(("input", "completion")),
+        on_restart="fail" if r.random() < 0.08 else "resume",
+        compose=False,
+        retry=Retry(attempts=2, base_ms=100, cap_ms=200),
+        announce=r.random() < 0.3,
+    )
+
+
+def orders(seed: int, path: str, turn: int, index: int) -> Orders:
+    """What `hand_out` orders when this call of this run is carried out."""
+    r = random.Random(f"{seed} {path} {turn} {index} orders")
+    join = r.choice(("call", "call", "turn", "none"))
+    n = r.choice((1, 1, 2, 3)) if path.count("/") == 0 else r.choice((1, 2))
+    spawns = [_child(r, i, f"{path} {turn} {index}", join) for i in range(n)]
+    share = r.choice(("", "", "", "equal", "remaining", "proportional", "fixed:400"))
+    compose, group = r.random() < 0.4, r.choice(("", f"g{turn}{index}"))
+    limits = r.choice((Limits(), Limits(groups=1), Limits(children=2)))
+    fields = {"share": share, "compose": compose, "group": group, "limits": limits, "results": spawns[0].results}
+    return Orders(
+        spawns=tuple(_with(o, fields) for o in spawns),
+        pause=r.random() < 0.2,
+        answer="started" if r.random() < 0.5 else None,
+    )
+
+
+def _with(order: Order, fields: dict[str, object]) -> Order:
+    import msgspec
+
+    return msgspec.structs.replace(order, **fields)
+
+
+def reply(seed: int, path: str, turn: int, purpose: str, tools: tuple[str, ...], most_in: int, most_out: int) -> Reply:
+    """What the model says at this point of this run, and what it costs."""
+    r = random.Random(f"{seed} {path} {turn} {purpose}")
+    usage = Usage(input=r.randint(0, most_in), output=r.randint(0, most_out))
+    if purpose == "compact":
+        return Reply(message=Assistant(text="compacted"), usage=usage)
+    final = Reply(message=Assistant(text=f"<{path}>"), usage=usage, stop="end")
+    if purpose in ("final", "summary", "announce"):
+        return final
+    x = r.random()
+    if x < 0.03:
+        return Reply(message=Assistant(), usage=usage)
+    if x < 0.04:
+        return Reply(message=Assistant(text="no"), usage=usage, stop="refusal")
+    if x < 0.05:
+        return Reply(message=Assistant(text="cut"), usage=usage, stop="length")
+    depth = path.count("/")
+    eager = turn == 0 and depth == 0
+    if turn >= 5 or (not eager and x < 0.3):
+        if "submit_result" in tools and r.random() < 0.6:
+            mixed = r.random() < 0.2
+            calls = [_call("submit_result", turn, 0), *([_call("read", turn, 1)] if mixed else [])]
+            return Reply(message=Assistant(calls=tuple(calls)), usage=usage, stop="calls")
+        return final
+    names = [r.choice(("read", "write", "post", "read", "ask", "nothing")) for _ in range(r.choice((0, 1, 2)))]
+    names += ["hand_out"] * r.choice((1, 2) if eager else (0, 0, 0, 1) if depth < 2 else (0,))
+    r.shuffle(names)
+    if not names:
+        return final
+    calls = tuple(_call(n, turn, i) for i, n in enumerate(names))
+    return Reply(message=Assistant(text=r.choice(("", f"<{path}~{turn}>")), calls=calls), usage=usage, stop="calls")
+
+
+def _call(name: str, turn: int, index: int) -> Call:
+    return Call(id=f"t{turn}i{index}", name=name)
+
+
+def failure(seed: int, path: str, attempt: int) -> tuple[str, bool, int] | None:
+    """Whether this attempt fails: its kind, whether to try again, and not before when."""
+    r = random.Random(f"{seed} {path} {attempt} failure")
+    x = r.random()
+    if x < 0.08:
+        return ("rate_limit", True, r.choice((0, 50)))
+    if x < 0.09:
+        return ("auth", False, 0)
+    return ("context_exhausted", False, 0) if x < 0.10 else None
