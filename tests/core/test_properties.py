@@ -87,9 +87,24 @@ class World:
         elif dice < 0.16:
             story.post(id, Narrowed(access=Capabilities(deny=("note",))))
         elif dice < 0.18 and self.crashes:
-            story.restart(rng.choice(["pure", "unsafe"]))
+            self.crash()
         else:
             self.answer(id, story.run(id))
+
+    def crash(self) -> None:
+        """The process dies; before each run is told by the next one, something else may reach it."""
+        story, rng = self.story, self.rng
+        for id in story.crash():
+            story.later(rng.choice([0, 0, 5, 50]))
+            other = rng.choice(list(story.rows))
+            match rng.randrange(12):
+                case 0:
+                    story.post(other, Woke())
+                case 1:
+                    story.cancel(other)
+                case 2:
+                    story.mail_to(other, "psst", steer=rng.random() < 0.5)
+            story.recover(id, rng.choice(["pure", "unsafe"]))
 
     def answer(self, id: str, run: Run) -> None:
         story, rng = self.story, self.rng

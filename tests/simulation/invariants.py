@@ -50,6 +50,8 @@ class Books:
     attempts: Counter[str] = field(default_factory=Counter)
     mail_sent: dict[str, list[str]] = field(default_factory=dict)
     cursor: int = 0
+    alone_by_then: dict[str, list[str]] = field(default_factory=dict)
+    announced: set[str] = field(default_factory=set)
 
     def mail(self, sim: Simulation, *, steer: bool) -> Posted:
         self.sent += 1
@@ -81,8 +83,23 @@ class Books:
             if isinstance(run.state, Ended):
                 must(id not in self.ended, f"I1 {id} ended twice")
                 self.ended[id] = run
+                self._truthful(id, run)
             else:
                 must(id not in self.ended, f"I1 {id} lives after its end")
+        for id, below in self.alone_by_then.items():
+            must(all(b in self.ended for b in below), f"I7 {id} ended before those it answers for: {below}")
+        self.alone_by_then.clear()
+
+    def _truthful(self, id: str, run: Run) -> None:
+        """Success has something to show; who may not be outlived is not; who was to be announced is."""
+        ending = run.state.ending  # type: ignore[union-attr]
+        must(ending.state != "completed" or ending.text.strip(), f"I21 {id} succeeded with nothing to show")
+        spec = self.specs[id]
+        if spec.order.orphans != "keep":
+            below = [s.id for s in self.specs.values() if s.parent == id and s.id not in self.ended]
+            self.alone_by_then[id] = below
+        if spec.order.announce and spec.origin.channel:
+            self.announced.add(id)
 
     def started(self, sim: Simulation, effect: Effect) -> None:
         """Something is really done now."""
@@ -135,12 +152,31 @@ def before_effect(sim: Simulation, effect: Effect) -> None:
         books.attempts[effect.run] = effect.attempt
         _history(sim, run, effect)
     if isinstance(effect, CallTool):
-        why = policy.gate(roster.ancestry(effect.run), effect.call.name, sim.at)
-        must(effect.again or why is None or _narrowed_since(sim), f"I9 {effect.call.name} was run although {why}")
+        _permitted(sim, effect)
+        said = books.messages[roster.specs[effect.run].conversation][_calls_of(run).message]
+        assert isinstance(said, Assistant)
+        alone = len(said.calls) == 1
+        must(alone or effect.call.name not in script.SUBMITS, "I8 a submission was taken beside other calls")
 
 
-def _narrowed_since(sim: Simulation) -> bool:
-    return "narrow" in sim.faults or any(r.access is not None for r in sim.roster.runs.values())
+def _calls_of(run: Run) -> Calls:
+    calls = getattr(run.state, "calls", None)
+    must(calls is not None, f"I7 a tool of {run.id} is started while it is {type(run.state).__name__}")
+    return calls  # type: ignore[no-any-return]
+
+
+def _permitted(sim: Simulation, effect: CallTool) -> None:
+    """I9, by our own reading: nobody from the run up to its root withholds the tool. (What was narrowed a moment ago may
+    still be under way.)"""
+    id, name = effect.run, effect.call.name
+    while id in sim.roster.specs:
+        held = sim.roster.specs[id].capabilities
+        inside = held.tools is None or name in held.tools
+        must(inside and name not in held.deny, f"I9 {name} was run although {id} withholds it")
+        now = sim.roster.runs[id].access if id in sim.roster.runs else None
+        fresh = "narrow" in sim.faults or effect.again
+        must(now is None or name not in now.deny or fresh, f"I9 {name} was run although {id} was narrowed")
+        id = sim.roster.specs[id].parent
 
 
 def _history(sim: Simulation, run: Run, effect: CallModel) -> None:
@@ -248,6 +284,13 @@ def _alive(sim: Simulation, roster: Roster, id: str, run: Run, spec: Spec) -> No
         why = policy.exceeds(spec.capabilities, parent.capabilities)
         must(why is None, f"I9 {id} has more {why} than its parent")
         must(spec.depth == parent.depth + 1 <= 3, f"I11 {id} is too deep")
+        above = roster.runs.get(spec.parent)
+        if above is not None and above.deadline is not None:
+            must(run.deadline is not None and run.deadline <= above.deadline, f"I16 {id} outlives its parent's deadline")
+    order = spec.order
+    if order.timeout_ms is not None and run.started_at is not None:
+        first = run.started_at if order.clock == "start" else spec.created_at
+        must(run.deadline is not None and run.deadline <= first + order.timeout_ms, f"I16 {id} ignores its time limit")
     if isinstance(state, Stopping):
         must(any(c in roster.runs for c in roster.children.get(id, ())), f"I15 {id} stops for nobody")
         return
@@ -289,6 +332,10 @@ def at_the_end(sim: Simulation) -> None:
     for delivery in now(sim.store.deliveries()):
         must(delivery.state in ("acked", "suppressed", "dead"), f"I4 delivery {delivery.key} is {delivery.state}")
         must(delivery.state != "acked" or books.received[delivery.key] >= 1, "I4 acked and never received")
+        tried = delivery.attempts >= sim.rules.delivery_tries
+        must(delivery.state != "dead" or tried, "I4 given up before its time")
+        books.announced.discard(delivery.run)
+    must(not books.announced, f"I4 never announced: {books.announced}")
     _fold(sim)
 
 

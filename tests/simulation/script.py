@@ -165,7 +165,8 @@ def reply(seed: int, path: str, turn: int, purpose: str, tools: tuple[str, ...],
     if turn >= 5 or (not eager and x < 0.3):
         if "submit_result" in tools and r.random() < 0.6:
             mixed = r.random() < 0.2
-            calls = [_call("submit_result", turn, 0), *([_call("read", turn, 1)] if mixed else [])]
+            submit = Call(id=f"t{turn}i0", name="submit_result", args=f'{{"result": "<{path}>"}}')
+            calls = [submit, *([_call("read", turn, 1)] if mixed else [])]
             return Reply(message=Assistant(calls=tuple(calls)), usage=usage, stop="calls")
         return final
     names = [r.choice(("read", "write", "post", "read", "ask", "nothing")) for _ in range(r.choice((0, 1, 2)))]

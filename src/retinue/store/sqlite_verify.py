@@ -48,7 +48,7 @@ def _chain(db: apsw.Connection) -> list[str]:
 
 def _follows(chain: Any, seq: int, run: Any, at: Any, digest: Any, stored: Any) -> bool:
     try:
-        return link(chain, seq, run, at, digest) == stored
+        return bool(link(chain, seq, run, at, digest) == stored)
     except (TypeError, AttributeError, ValueError, StructError):  # not even of the type that was written
         return False
 

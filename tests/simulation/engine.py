@@ -1,0 +1,248 @@
+"""The real engine on virtual time: real coroutines, real store, real recovery; only the models and tools are scripted.
+
+The process dies by being abandoned: its commit never returns, its tasks are dropped, and the next life starts on what the
+store has. The checks read only the store and the journal of what was really started.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import Counter
+from typing import Any
+
+import msgspec
+
+from retinue import Agent, Answer, Ask, Caller, ModelError, ModelUnavailable, Orders, Origin, Refused, Retinue, tool
+from retinue.core import machine
+from retinue.core.roster import Changes, Roster
+from retinue.core.state import Asking, Ended
+from retinue.core.values import Assistant, Delivery, ModelInfo, Reply, Result, User
+from retinue.models.base import Request
+from retinue.store.base import Store
+from retinue.testing import MemoryStore, VirtualClock, run_virtual
+from tests.simulation import script
+from tests.simulation.invariants import MARK, must
+
+
+class World:
+    """What really happened outside, through all lives."""
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+        self.starts: Counter[str] = Counter()
+        self.received: Counter[str] = Counter()
+        self.tokens = 0
+        self.lives = 0
+
+
+class Mortal:
+    """A store whose process may die before or after a commit."""
+
+    def __init__(self, inner: Store, r: random.Random, rate: float, died: asyncio.Event) -> None:
+        self._inner, self._random, self._rate, self._died = inner, r, rate, died
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    async def commit(self, changes: Changes) -> int:
+        if self._random.random() < self._rate:
+            await self._die()
+        seq = await self._inner.commit(changes)
+        if self._random.random() < self._rate:
+            await self._die()
+        return seq
+
+    async def _die(self) -> None:
+        self._died.set()
+        await asyncio.get_running_loop().create_future()
+
+
+class ScriptedModel:
+    def __init__(self, world: World) -> None:
+        self.info: ModelInfo = script.MODEL
+        self._world = world
+
+    async def complete(self, request: Request, emit: object) -> Reply:
+        seed = self._world.seed
+        r = random.Random(f"{seed} {request.path} {request.attempt} delay")
+        await asyncio.sleep(r.choice((0.0, 0.01, 0.5, 3.0)))
+        _provider_valid(request)
+        fails = script.failure(seed, request.path, request.attempt)
+        if fails is not None:
+            kind, retry, after = fails
+            raise ModelUnavailable(kind, kind, after / 1000) if retry else ModelError(kind, kind)
+        tools = tuple(t.name for t in request.tools)
+        most_in = sum(len(m.text) for m in request.messages)
+        reply = script.reply(seed, request.path, request.turn, request.purpose, tools, most_in, request.max_output)
+        self._world.tokens += reply.usage.input + reply.usage.output
+        return reply
+
+
+def _provider_valid(request: Request) -> None:
+    """I8, as strictly as a provider: every call is answered next, in order, and nothing else is."""
+    owed: list[str] = []
+    for message in request.messages:
+        if isinstance(message, Result):
+            must(owed and owed.pop(0) == message.call_id, f"I8 {request.run} was sent a result out of place")
+            continue
+        must(not owed, f"I8 {request.run} was sent a call without a result")
+        owed = [c.id for c in message.calls] if isinstance(message, Assistant) else []
+    must(not owed, f"I8 {request.run} was sent a call without a result")
+    must(isinstance(request.messages[-1], (User, Result)), f"I8 {request.run} was asked after its own reply")
+
+
+def agents(world: World) -> list[Agent]:
+    async def pause(caller: Caller) -> None:
+        world.starts[caller.key] += 1
+        r = random.Random(f"{world.seed} {caller.key} tool")
+        await asyncio.sleep(r.choice((0.0, 0.0, 0.2, 2.0)))
+
+    @tool(restart="pure")
+    async def read(caller: Caller) -> str:
+        await pause(caller)
+        return "read done"
+
+    @tool(restart="keyed")
+    async def post(caller: Caller) -> str:
+        await pause(caller)
+        return "post done"
+
+    @tool
+    async def write(caller: Caller) -> str:
+        must(world.starts[caller.key] == 0, f"I5 write {caller.key} was started twice")
+        await pause(caller)
+        return "write done"
+
+    @tool(restart="pure")
+    async def ask(caller: Caller) -> Ask | Answer:
+        await pause(caller)
+        return Ask(question="?")
+
+    def words(outcomes: Any) -> str:
+        return " ".join(o.ending.text for o in outcomes)
+
+    @tool(restart="keyed", compose=words)
+    async def hand_out(caller: Caller) -> Orders:
+        await pause(caller)
+        return script.orders(world.seed, caller.spec.path, caller.run.turn, caller.index)
+
+    tools = [ask, hand_out, post, read, write]
+    model = ScriptedModel(world)
+    worker = Agent("worker", model=model, tools=tools, output=str)
+    return [Agent("lead", model=model, tools=tools, staff=[worker])]
+
+
+class Hook:
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    async def send(self, delivery: Delivery) -> None:
+        await asyncio.sleep(0.1)
+        self._world.received[delivery.key] += 1
+
+
+async def simulate(seed: int, store: Any) -> World:
+    """Live, die and live again until the root has ended and everything is delivered."""
+    world, r = World(seed), random.Random(seed)
+    rate = r.choice((0.0, 0.02, 0.08))
+    clock = VirtualClock()
+    root = ""
+    while world.lives < 60:
+        world.lives += 1
+        died = asyncio.Event()
+        life = Mortal(store, r, rate if world.lives < 40 else 0.0, died)
+        retinue = Retinue(life, agents=agents(world), rules=script.rules(seed), channels={"hook": Hook(world)}, clock=clock)
+        work = asyncio.ensure_future(_one_life(retinue, world, seed))
+        death = asyncio.ensure_future(died.wait())
+        await asyncio.wait((work, death), return_when=asyncio.FIRST_COMPLETED)
+        finished = work.done() and not died.is_set()
+        if work.done() and work.exception() is not None and not died.is_set():
+            raise work.exception()  # type: ignore[misc]
+        await _abandon(retinue, work, death)
+        store = store.survivor() if hasattr(store, "survivor") else store
+        if finished:
+            root = work.result()
+            await _check(store, world, root)
+            return world
+        await asyncio.sleep(r.choice((0.0, 1.0, 20.0)))
+    raise AssertionError(f"I20 seed {seed} does not come to its end")
+
+
+async def _one_life(retinue: Retinue, world: World, seed: int) -> str:
+    await retinue.__aenter__()
+    order = script.root_order(seed)
+    options = {f: getattr(order, f) for f in ("budget", "timeout_ms", "orphans", "max_turns", "grace_turns", "report")}
+    origin = Origin(channel="hook")
+    root = await retinue.spawn(
+        retinue._agents["lead"], "root task", key=f"root {seed}", lanes=order.lanes, retry=order.retry,
+        origin=origin, announce=True, **options,
+    )  # fmt: skip
+    engine = retinue._engine
+    for _ in range(100_000):
+        if not engine.roster.runs and not any(d.state != "dead" for d in engine.roster.deliveries.values()):
+            break
+        for id, run in list(engine.roster.runs.items()):
+            if isinstance(run.state, Asking):
+                try:
+                    await retinue.answer(id, "yes")
+                except Refused:
+                    pass
+        await asyncio.sleep(1.0)
+    must(not engine._failure, f"the engine stopped: {engine._failure!r}")
+    return root
+
+
+async def _abandon(retinue: Retinue, *tasks: asyncio.Task[Any]) -> None:
+    """Death: nothing more is written, and nobody says goodbye."""
+    engine = retinue._engine
+    all_tasks = [t for t in (engine._task, *engine.performer.tasks(), *tasks) if t is not None]
+    for task in all_tasks:
+        task.cancel()
+    await asyncio.gather(*all_tasks, return_exceptions=True)
+    engine.timers.close()
+
+
+async def _check(store: Any, world: World, root: str) -> None:
+    await store.open()
+    rows = [await store.row(s.id) for s in await store.listing(children=True, limit=10_000)]
+    must(rows and all(isinstance(r.run.state, Ended) for r in rows), "I1 not everybody has ended")
+    endings = {r.spec.id: r.run.state.ending for r in rows}
+    for row in rows:
+        own = await store.messages(row.spec.conversation, row.spec.base.length if row.spec.base else 0, row.run.length)
+        marks: Counter[str] = Counter()
+        for message in own:
+            if not isinstance(message, Assistant):
+                marks.update(set(MARK.findall(message.text)))
+        must(max(marks.values(), default=0) <= 1, f"I3 a result stands twice in {row.spec.id}: {marks}")
+    budget = script.root_order(world.seed).budget
+    must(budget.tokens is None or world.tokens <= budget.tokens, f"I10 {world.tokens} tokens of {budget.tokens}")
+    for delivery in await store.deliveries():
+        must(delivery.state in ("acked", "suppressed", "dead"), f"I4 delivery {delivery.key} is {delivery.state}")
+        must(delivery.state != "acked" or world.received[delivery.key], f"I4 {delivery.key} was never received")
+    entries = await store.entries(0, "", 1_000_000)
+    must([seq for seq, _ in entries] == list(range(1, len(entries) + 1)), "I13 the log has a gap")
+    folded = Roster(script.rules(world.seed))
+    for _, entry in entries:
+        machine.fold(folded, entry)
+    ended = folded.take_changes().runs
+    for id, ending in endings.items():
+        must(ended[id].state == Ended(ending=ending), f"I14 the fold gives another end for {id}")
+    must(not await store.verify(), "I13 the log does not verify")
+
+
+def run_engine_seed(seed: int, make: Any = MemoryStore) -> World:
+    return run_virtual(simulate(seed, make()))
+
+
+def trace(seed: int) -> bytes:
+    """Every event of a schedule, for comparing two runs of it byte by byte."""
+    store = MemoryStore()
+
+    async def main() -> list[Any]:
+        await simulate(seed, store)
+        last = store.survivor()
+        await last.open()
+        return await last.entries(0, "", 1_000_000)
+
+    return msgspec.json.encode(run_virtual(main()))

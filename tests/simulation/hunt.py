@@ -1,0 +1,45 @@
+"""Seeds in a row until one fails: what the mutation test and `main` share."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import traceback
+
+from tests.simulation.engine import run_engine_seed
+from tests.simulation.pure import Simulation
+
+
+def run_seed(kind: str, seed: int) -> tuple[int, int]:
+    """One schedule; returns how many steps and crashes it had."""
+    if kind == "engine":
+        return 0, run_engine_seed(seed).lives - 1
+    simulation = Simulation(seed)
+    simulation.run()
+    return simulation.steps, simulation.crashes
+
+
+def replay(kind: str, seed: int) -> str:
+    return f"python -m tests.simulation.hunt --kind {kind} --first {seed} --seeds 1"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--kind", choices=("pure", "engine"), default="pure")
+    parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--seeds", type=int, default=2_000)
+    asked = parser.parse_args()
+    for seed in range(asked.first, asked.first + asked.seeds):
+        try:
+            run_seed(asked.kind, seed)
+        except Exception as error:
+            print(f"seed {seed}: {type(error).__name__}: {error}")
+            print(f"replay with: {replay(asked.kind, seed)}")
+            traceback.print_exc(file=sys.stderr)
+            return 1
+    print(f"{asked.seeds} seeds, no violation")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

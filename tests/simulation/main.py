@@ -1,0 +1,75 @@
+"""`make simulate`: many random schedules on two processes; one line of JSON at the end."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import multiprocessing
+import sys
+import time
+from collections.abc import Iterator
+
+from tests.simulation.hunt import replay, run_seed
+
+CHUNK = 250
+ENGINE_SHARE = 25
+"""One schedule in so many runs on the real engine; the others on the pure machine, which is faster."""
+
+
+def work(chunk: tuple[str, int, int]) -> tuple[int, int, int, list[str]]:
+    logging.disable(logging.CRITICAL)
+    kind, first, n = chunk
+    steps = crashes = 0
+    bad = []
+    for seed in range(first, first + n):
+        try:
+            s, c = run_seed(kind, seed)
+            steps, crashes = steps + s, crashes + c
+        except Exception as error:
+            bad.append(f"{kind} seed {seed}: {type(error).__name__}: {error}; replay with: {replay(kind, seed)}")
+    return n, steps, crashes, bad
+
+
+def chunks(first: int, schedules: int) -> Iterator[tuple[str, int, int]]:
+    for kind, n in (("engine", schedules // ENGINE_SHARE), ("pure", schedules - schedules // ENGINE_SHARE)):
+        for start in range(first, first + n, CHUNK):
+            yield kind, start, min(CHUNK, first + n - start)
+
+
+def run(schedules: int, first: int = 0, processes: int = 2) -> dict[str, object]:
+    began, last = time.monotonic(), 0.0
+    done = steps = crashes = 0
+    bad: list[str] = []
+    with multiprocessing.get_context("spawn").Pool(processes) as pool:
+        for n, s, c, b in pool.imap_unordered(work, chunks(first, schedules)):
+            done, steps, crashes, bad = done + n, steps + s, crashes + c, bad + b
+            if time.monotonic() - last > 2:
+                last = time.monotonic()
+                print(f"{done:,} of {schedules:,} schedules, {len(bad)} violations", file=sys.stderr, flush=True)
+    for line in bad[:10]:
+        print(line, file=sys.stderr)
+    return {
+        "schedules": done,
+        "steps": steps,
+        "crashes": crashes,
+        "crashes_per_schedule": round(crashes / max(1, done), 2),
+        "violations": len(bad),
+        "seconds": round(time.monotonic() - began, 1),
+        "ok": not bad and done == schedules,
+    }
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--schedules", type=int, default=1_000_000)
+    parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--processes", type=int, default=2)
+    asked = parser.parse_args()
+    figures = run(asked.schedules, asked.first, asked.processes)
+    print(json.dumps(figures))
+    return 0 if figures["ok"] else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
