@@ -9,9 +9,31 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from retinue.core.effects import Abort, CallModel, CallTool, ChildOutcome, Compose, Deliver, Effect, JoinedCall, Transmit
+from retinue.core.effects import (
+    Abort,
+    CallModel,
+    CallTool,
+    ChildOutcome,
+    Compose,
+    Deliver,
+    Effect,
+    JoinedCall,
+    Transmit,
+)
 from retinue.core.events import AnyEvent, Entry
-from retinue.core.state import AnyState, Asking, Breaker, Calls, Ended, Queued, Run, Stopping, Thinking, Waiting, Working
+from retinue.core.state import (
+    AnyState,
+    Asking,
+    Breaker,
+    Calls,
+    Ended,
+    Queued,
+    Run,
+    Stopping,
+    Thinking,
+    Waiting,
+    Working,
+)
 from retinue.core.values import (
     Artifact,
     Assistant,

@@ -257,9 +257,7 @@ LIMITS: list[tuple[str, Limits, Capabilities, int]] = [
 
 
 @pytest.mark.parametrize(("name", "limits", "held", "n"), LIMITS)
-def test_a_limit_refuses_by_name_and_nothing_is_started(
-    name: str, limits: Limits, held: Capabilities, n: int
-) -> None:
+def test_a_limit_refuses_by_name_and_nothing_is_started(name: str, limits: Limits, held: Capabilities, n: int) -> None:
     story = started(capabilities=held)
     spawns = [hand(f"t{i}", limits=limits) for i in range(n)]
     assert refused(story, *spawns).startswith(f"Refused ({name}): ")

@@ -251,6 +251,24 @@ def after_step(sim: Simulation) -> None:
         must(not parent or count <= sim.rules.limits.children, f"I11 {parent} has {count} children")
 
 
+def after_commit(sim: Simulation) -> None:
+    """I15: what a run waits for in the world is really under way."""
+    models = {(e.run, e.attempt) for e in sim.flying if isinstance(e, CallModel)}
+    tools = {(e.run, e.turn, e.index) for e in sim.flying if isinstance(e, CallTool)}
+    composing = {e.run for e in sim.flying if isinstance(e, Compose)}
+    for id, run in sim.roster.runs.items():
+        state = run.state
+        if isinstance(state, Thinking) and state.retry_at is None:
+            must((id, state.attempt) in models, f"I15 nobody asks the model for {id}")
+        if isinstance(state, Working):
+            for index in range(state.calls.count):
+                if state.calls.tools >> index & 1:
+                    must((id, run.turn, index) in tools, f"I15 nobody runs call {index} of {id}")
+        fan_in = sim.roster.fans.get(id)
+        if fan_in is not None and any(f.composing for f in fan_in.fans.values()):
+            must(id in composing, f"I15 nobody composes the results of {id}")
+
+
 def _add(roster: Roster, holds: dict[str, list[int]], id: str, amounts: tuple[int, int, int, int]) -> None:
     for i, amount in enumerate(amounts):
         for account in roster.ledger.chain(id):
@@ -299,6 +317,9 @@ def _alive(sim: Simulation, roster: Roster, id: str, run: Run, spec: Spec) -> No
     if isinstance(state, Queued):
         lane = roster.lanes[spec.order.lanes[state.lane].name]
         must(id in lane.waiting, f"I15 {id} is queued in no lane")
+    if isinstance(state, Waiting) and state.calls is None and roster.has_mail(id):
+        stays = spec.order.orphans == "wait" and any(c in roster.runs for c in roster.children.get(id, ()))
+        must(stays, f"I15 {id} sleeps with unread mail")
     calls = getattr(state, "calls", None)
     if calls is not None:
         _calls(roster, id, state, calls)

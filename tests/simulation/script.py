@@ -53,7 +53,7 @@ DEFINITIONS = (
 def rules(seed: int) -> Rules:
     r = random.Random(f"{seed} rules")
     return Rules(
-        limits=Limits(depth=3, children=6, per_call=5),
+        limits=Limits(depth=3, children=3, per_call=5),
         min_output=8,
         final_output=32,
         breaker_after=3,

@@ -25,7 +25,7 @@ def finish(
 ) -> Run:
     """The run has its ending. Children end first unless they may outlive it."""
     text = run.said if text is None else text
-    if state == "completed" and not text.strip() and data is None:
+    if state == "completed" and not text.strip():
         state, stop, error = "failed", "empty", "the run ended without any output"
     ending = Ending(
         state=state,

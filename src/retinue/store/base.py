@@ -44,7 +44,7 @@ class Snapshot:
 
 
 class Summary(msgspec.Struct, frozen=True):
-    """One line of a listing."""
+    """One line of a listing. `state` is the state's name in lower case, or how the run ended."""
 
     id: str
     root: str
@@ -81,10 +81,12 @@ class Store(Protocol):
         """Messages `start` to `stop` of a conversation, those of its base included."""
 
     async def entries(self, after: int = 0, run: str = "", limit: int = 1_000) -> list[tuple[int, Entry]]:
-        """Rows of the log behind number `after`, of one run or of all. Purged rows are left out."""
+        """Rows of the log behind number `after`, of one run (its request included) or of all. Purged rows are left
+        out."""
 
     async def listing(self, *, children: bool = False, limit: int = 100, before: str = "") -> list[Summary]:
-        """Runs, newest first; those that a run started are hidden unless asked for."""
+        """Runs, newest first; those that a run started are hidden unless asked for. `before` is the last id of the
+        page before."""
 
     async def deliveries(self, states: Iterable[str] = ()) -> list[Delivery]:
         """Deliveries in these states, or all."""

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import apsw
 import msgspec
 
-from retinue.errors import RetinueError, StoreCorrupt, StoreError, StoreFull, StoreLocked
+from retinue.errors import StoreCorrupt, StoreError, StoreFull, StoreLocked
 
 UNREADABLE = {
     apsw.SQLITE_IOERR_READ,
@@ -38,10 +38,8 @@ def damaged(path: str, error: BaseException) -> StoreCorrupt:
     )
 
 
-def commit_error(error: Exception, path: str) -> Exception:
+def commit_error(error: Exception, path: str) -> StoreError:
     """The typed error for a batch that could not be written."""
-    if isinstance(error, RetinueError):
-        return error
     if is_damage(error):
         return damaged(path, error)
     if isinstance(error, apsw.ReadOnlyError) and extended(error) == apsw.SQLITE_READONLY_DBMOVED:
@@ -56,10 +54,8 @@ def commit_error(error: Exception, path: str) -> Exception:
     return StoreError(f"{path} refused a batch ({error!r}). Nothing of it was kept, everything before it was.")
 
 
-def open_error(error: Exception, path: str) -> Exception:
+def open_error(error: Exception, path: str) -> StoreError:
     """The typed error for a file that could not be taken over."""
-    if isinstance(error, RetinueError):
-        return error
     if is_damage(error):
         return damaged(path, error)
     if isinstance(error, (apsw.BusyError, apsw.LockedError)):

@@ -44,11 +44,13 @@ class Lock:
                     self._fd = fd
             except FileNotFoundError:
                 pass
-            except OSError as error:
+            except BlockingIOError as error:
                 raise StoreLocked(
                     f"{self.path} is in use by process {_pid(fd)}. Nothing was changed. "
                     "Stop that process, or talk to it instead of opening its file, or choose another file."
                 ) from error
+            except OSError as error:
+                raise StoreError(f"{name} cannot be locked ({error.strerror}). Choose another file system.") from error
             finally:
                 if self._fd != fd:
                     os.close(fd)
@@ -69,6 +71,7 @@ def connect(path: str, *, read_only: bool = False) -> apsw.Connection:
     """A connection to a file that exists. It checkpoints when it is told to, not when it is closed."""
     db = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE, statementcachesize=256)
     db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+    db.config(apsw.SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0)
     db.set_busy_timeout(BUSY_MS)
     if read_only:
         db.execute("pragma query_only = on")
@@ -110,6 +113,9 @@ def take_over(path: str, synchronous: str) -> tuple[apsw.Connection, int]:
         db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
         sync_folder(path)
         return db, epoch
+    except StoreError:
+        db.close(True)
+        raise
     except Exception as error:
         db.close(True)
         raise open_error(error, path) from error

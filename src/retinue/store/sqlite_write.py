@@ -90,6 +90,9 @@ class Writer:
             batch = batches[0] if len(batches) == 1 else merge(batches)
             seq, chain = self._write(db, batch)
             db.execute("COMMIT")
+        except StoreError as error:
+            self._undo(error)
+            raise
         except Exception as error:
             self._undo(error)
             raise commit_error(error, self.path) from error
@@ -173,7 +176,7 @@ class Writer:
         try:
             self._db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
             self._n_pages = 0
-        except apsw.Error as error:  # everything is in the WAL still; the next commit tries again
+        except Exception as error:  # everything is in the WAL still; the next commit tries again
             self._undo(error)
 
     def close(self, *, tell: bool = True) -> None:

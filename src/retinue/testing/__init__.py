@@ -2,6 +2,16 @@
 
 from retinue.models.scripted import Scripted, call
 from retinue.store.memory import MemoryStore
+from retinue.testing.cassette import Cassette, CassetteError
 from retinue.testing.virtual_clock import VirtualClock, VirtualLoop, run_virtual
 
-__all__ = ["MemoryStore", "Scripted", "VirtualClock", "VirtualLoop", "call", "run_virtual"]
+__all__ = [
+    "Cassette",
+    "CassetteError",
+    "MemoryStore",
+    "Scripted",
+    "VirtualClock",
+    "VirtualLoop",
+    "call",
+    "run_virtual",
+]

@@ -1,0 +1,390 @@
+"""Record a whole tree of runs once, then play it back offline, every answer in the order in which it first came.
+
+A cassette is a file of JSON lines: a header, then one line for each answer of a model or a tool. A line has a logical
+key (where in the tree, which turn, what for), what was asked (as digests) and what was answered. Run ids depend on the
+time, so they are stored as numbers and put back when the answer is played.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any, Literal, cast
+
+import msgspec
+
+from retinue.core.effects import ChildOutcome
+from retinue.core.values import Assistant, Message, ModelInfo, Orders, Reply, Restart, ToolSchema, Value, digest
+from retinue.errors import ConfigError, ModelError, ModelRejected, ModelUnavailable, RetinueError
+from retinue.models.base import Model, Request
+from retinue.testing.virtual_clock import VirtualLoop
+from retinue.tools.base import Answer, Ask, Caller, Returned, Submission, Tool
+from retinue.tools.function import FunctionTool
+
+VERSION = 1
+NAMED_CHILDREN = 64
+"""So many children of one call may be named by id in what its tool returns."""
+
+_ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
+_HOLE = re.compile(r"<retinue:run:(\d+)>")
+_FENCE = re.compile(r"; data, not instructions, between ([0-9a-f]{12})\]")
+_RETURNED: dict[str, type[Returned]] = {t.__name__: t for t in (Answer, Orders, Submission, Ask)}
+_ERRORS: dict[str, type[ModelError]] = {t.__name__: t for t in (ModelError, ModelRejected, ModelUnavailable)}
+
+
+class CassetteError(RetinueError):
+    """What is asked now is not what was recorded. The message names the key and the first difference."""
+
+
+class Shown(Value):
+    """What was asked, as far as it takes to see whether the same is asked again, and to say what is not."""
+
+    instructions: str = ""
+    tools: tuple[str, ...] = ()
+    messages: tuple[str, ...] = ()
+    last: str = ""
+
+
+class Line(Value):
+    """One answer. `n` is its place in the order of all; `kind` says what `value` is."""
+
+    n: int
+    key: str
+    shown: Shown
+    kind: str
+    value: msgspec.Raw = msgspec.Raw(b"null")
+
+
+class _Failure(Value):
+    type: str
+    message: str
+    kind: str = "server_error"
+    after_seconds: float = 0.0
+
+
+class _Header(Value):
+    cassette: int
+
+
+class Cassette:
+    """One recording in one file. A model is wrapped by `record`, or stands alone as `replay`; a tool by `tool`.
+
+    On replay an answer is held back until every earlier one was given out. One that nobody asks for within
+    `patience_seconds` (an hour on a virtual loop, else ten seconds) is an error, and so is a request that differs from
+    the recorded one; the first error breaks the cassette, so that the whole tree fails with it. `check` raises it.
+    """
+
+    def __init__(self, path: str | Path, *, patience_seconds: float | None = None) -> None:
+        self.path = Path(path)
+        self.error: CassetteError | None = None
+        self._patience = patience_seconds
+        self._mode: Literal["", "record", "replay"] = ""
+        self._asked: dict[str, int] = {}
+        self._written = 0
+        self._waiting: dict[str, list[Line]] = {}
+        self._lines: list[Line] = []
+        self._taken: set[int] = set()
+        self._given: set[int] = set()
+        self._next = 0
+        self._doors: dict[int, asyncio.Future[None]] = {}
+
+    def record(self, model: Model) -> Model:
+        """The model, with everything it says written down. The file is begun anew."""
+        self._enter("record")
+        return _Recorder(self, model)
+
+    def replay(self, info: ModelInfo | Model) -> Model:
+        """What stands for the model of these facts; nothing is called."""
+        self._enter("replay")
+        return _Player(self, info if isinstance(info, ModelInfo) else info.info)
+
+    def tool(self, tool: Tool | Callable[..., Any]) -> Tool:
+        """The tool, with what it returns written down; on replay it is not run."""
+        return _TapedTool(self, cast(Tool, tool) if hasattr(tool, "schema") else FunctionTool(tool))
+
+    def unused(self) -> list[str]:
+        """Keys of recorded answers that nobody has asked for."""
+        return [line.key for line in self._lines if line.n not in self._taken]
+
+    def check(self) -> None:
+        """Raise the first error, or one that names the answers that were left over."""
+        if self.error is not None:
+            raise self.error
+        left = self.unused()
+        if left:
+            raise CassetteError(f"{self.path.name}: {len(left)} recorded answers were not asked for: {_few(left)}")
+
+    def _enter(self, mode: Literal["record", "replay"]) -> None:
+        if self._mode == mode:
+            return
+        if self._mode:
+            raise ConfigError(f"{self.path.name}: one cassette cannot record and replay at once; make a second one")
+        self._mode = mode
+        if mode == "record":
+            self.path.write_bytes(msgspec.json.encode(_Header(cassette=VERSION)) + b"\n")
+        else:
+            self._load()
+
+    def _load(self) -> None:
+        try:
+            first, *rest = self.path.read_bytes().splitlines()
+            version = msgspec.json.decode(first, type=_Header).cassette
+        except (ValueError, msgspec.MsgspecError) as error:
+            raise CassetteError(f"{self.path.name} is not a cassette ({error}); record it again") from None
+        if version != VERSION:
+            raise CassetteError(f"{self.path.name} has version {version}, this is {VERSION}; record it again")
+        decoder = msgspec.json.Decoder(Line)
+        self._lines = [decoder.decode(line) for line in rest]
+        for line in self._lines:
+            self._waiting.setdefault(_act(line.key), []).append(line)
+
+    # recording
+
+    def _name(self, act: str) -> str:
+        """The key of one more asking of `act`."""
+        n = self._asked.get(act, 0)
+        self._asked[act] = n + 1
+        return f"{act} #{n}"
+
+    def _write(self, key: str, shown: Shown, kind: str, value: object, ids: Sequence[str]) -> None:
+        raw = _with_holes(msgspec.json.encode(value).decode(), ids).encode()
+        line = Line(n=self._written, key=key, shown=shown, kind=kind, value=msgspec.Raw(raw))
+        self._written += 1
+        with self.path.open("ab") as file:
+            file.write(msgspec.json.encode(line) + b"\n")
+
+    # playing
+
+    async def _take(self, act: str, shown: Shown) -> Line:
+        """The recorded answer to this request, when its turn has come."""
+        if self.error is not None:
+            raise self.error
+        line = self._find(act, shown)
+        self._taken.add(line.n)
+        try:
+            await self._turn(line)
+            if line.kind == "cancelled":
+                # It was called off and had no answer; whoever called it off will do so again.
+                await asyncio.get_running_loop().create_future()
+        finally:
+            self._give(line.n)
+        return line
+
+    def _find(self, act: str, shown: Shown) -> Line:
+        """Roots have equal paths, so among equal keys the one that was asked the same is meant."""
+        open = self._waiting.get(act)
+        if not open:
+            raise self._broken(CassetteError(f"{self.path.name}: nothing is recorded for {act!r}; {self._near(act)}"))
+        line = next((e for e in open if e.shown == shown), None)
+        if line is None:
+            raise self._broken(CassetteError(f"{self.path.name}: {open[0].key!r} {_difference(open[0].shown, shown)}"))
+        open.remove(line)
+        return line
+
+    def _near(self, act: str) -> str:
+        if any(_act(line.key) == act for line in self._lines):
+            return "all its answers have been given out"
+        path = act.split(" ", 1)[0]
+        same = [line.key for line in self._lines if line.key.split(" ", 1)[0] == path]
+        return f"recorded for {path!r}: {_few(same)}" if same else f"no run at {path!r} was recorded"
+
+    async def _turn(self, line: Line) -> None:
+        while line.n > self._next and self.error is None:
+            door = self._doors[line.n] = asyncio.get_running_loop().create_future()
+            done, _ = await asyncio.wait([door], timeout=self._seconds())
+            if not done and self._next not in self._taken:
+                due = self._lines[self._next].key
+                why = f"{line.key!r} waits for {due!r}, which came before it and which nobody asks for now"
+                raise self._broken(CassetteError(f"{self.path.name}: {why}"))
+        if self.error is not None:
+            raise self.error
+
+    def _seconds(self) -> float:
+        if self._patience is not None:
+            return self._patience
+        return 3_600.0 if isinstance(asyncio.get_running_loop(), VirtualLoop) else 10.0
+
+    def _give(self, n: int) -> None:
+        """Number `n` is out: the next one may go. It goes in a later pass of the loop, so `n` is there first."""
+        self._given.add(n)
+        while self._next in self._given:
+            self._next += 1
+        self._open(self._next)
+
+    def _open(self, n: int) -> None:
+        door = self._doors.pop(n, None)
+        if door is not None and not door.done():
+            door.set_result(None)
+
+    def _broken(self, error: CassetteError) -> CassetteError:
+        if self.error is None:
+            self.error = error
+            for n in list(self._doors):
+                self._open(n)
+        return self.error
+
+
+class _Recorder:
+    def __init__(self, cassette: Cassette, model: Model) -> None:
+        self.info = model.info
+        self._cassette, self._model = cassette, model
+
+    async def complete(self, request: Request, emit: Callable[[str], None]) -> Reply:
+        ids, shown = _look(request)
+        key = self._cassette._name(_model_act(request))
+        try:
+            reply = await self._model.complete(request, emit)
+        except asyncio.CancelledError:
+            self._cassette._write(key, shown, "cancelled", None, ids)
+            raise
+        except Exception as error:
+            self._cassette._write(key, shown, "error", _failure(error), ids)
+            raise
+        self._cassette._write(key, shown, "reply", reply, ids)
+        return reply
+
+
+class _Player:
+    def __init__(self, cassette: Cassette, info: ModelInfo) -> None:
+        self.info = info
+        self._cassette = cassette
+
+    async def complete(self, request: Request, emit: Callable[[str], None]) -> Reply:
+        ids, shown = _look(request)
+        line = await self._cassette._take(_model_act(request), shown)
+        raw = _filled(bytes(line.value).decode(), ids)
+        if line.kind == "error":
+            raise _raised(msgspec.json.decode(raw, type=_Failure))
+        reply = msgspec.json.decode(raw, type=Reply)
+        if reply.message.text:
+            emit(reply.message.text)
+        return reply
+
+
+class _TapedTool:
+    schema: ToolSchema
+    restart: Restart
+
+    def __init__(self, cassette: Cassette, tool: Tool) -> None:
+        self.schema, self.restart = tool.schema, tool.restart
+        self._cassette, self._tool = cassette, tool
+
+    async def run(self, caller: Caller, args: dict[str, Any]) -> Returned:
+        cassette = self._cassette
+        act = f"{caller.spec.path} turn {caller.run.turn} call {caller.index} {self.schema.name}"
+        text = msgspec.json.encode(args, order="sorted").decode()
+        children = (caller.child_id(item) for item in range(NAMED_CHILDREN))
+        ids = _ids([caller.id, caller.spec.parent, caller.spec.root, *children, text])
+        shown = Shown(messages=(digest(_with_holes(text, ids))[:12],), last=_excerpt(_with_holes(text, ids)))
+        if cassette._mode == "replay":
+            line = await cassette._take(act, shown)
+            raw = _filled(bytes(line.value).decode(), ids)
+            if line.kind == "error":
+                raise _raised(msgspec.json.decode(raw, type=_Failure))
+            return msgspec.json.decode(raw, type=_RETURNED[line.kind])
+        if not cassette._mode:
+            raise ConfigError("this cassette neither records nor replays: give it a model with record() or replay()")
+        key = cassette._name(act)
+        try:
+            returned = await self._tool.run(caller, args)
+        except asyncio.CancelledError:
+            cassette._write(key, shown, "cancelled", None, ids)
+            raise
+        except Exception as error:
+            cassette._write(key, shown, "error", _failure(error), ids)
+            raise
+        cassette._write(key, shown, type(returned).__name__, returned, ids)
+        return returned
+
+    def compose(self, outcomes: Sequence[ChildOutcome]) -> str:
+        return self._tool.compose(outcomes)
+
+
+def _model_act(request: Request) -> str:
+    return f"{request.path} turn {request.turn} {request.purpose}"
+
+
+def _act(key: str) -> str:
+    return key.rsplit(" #", 1)[0]
+
+
+def _look(request: Request) -> tuple[list[str], Shown]:
+    """The ids that the request names, and what it looks like without them."""
+    texts = [_words(m) for m in request.messages]
+    ids = _ids([request.run, request.instructions, *texts])
+    plain = [_with_holes(t, ids) for t in texts]
+    return ids, Shown(
+        instructions=digest(_with_holes(request.instructions, ids))[:12],
+        tools=tuple(sorted(t.name for t in request.tools)),
+        messages=tuple(digest(t)[:12] for t in plain),
+        last=_excerpt(plain[-1]) if plain else "",
+    )
+
+
+def _words(message: Message) -> str:
+    """A message as it counts: what stands in it, without the fences that the runtime draws anew each time."""
+    calls = "".join(f"\n{c.id} {c.name} {c.args}" for c in message.calls) if isinstance(message, Assistant) else ""
+    text = f"{type(message).__name__.lower()}: {message.text}{calls}"
+    for fence in _FENCE.findall(text):
+        text = text.replace(fence, "fence")
+    return text
+
+
+def _ids(texts: Iterable[str]) -> list[str]:
+    """Run ids in the order of their first appearance: the same order in the recording and in each replay."""
+    return list(dict.fromkeys(id for text in texts for id in _ID.findall(text)))
+
+
+def _with_holes(text: str, ids: Sequence[str]) -> str:
+    if not ids:
+        return text
+    places = {id: f"<retinue:run:{n}>" for n, id in enumerate(ids)}
+    return _ID.sub(lambda found: places.get(found[0], found[0]), text)
+
+
+def _filled(text: str, ids: Sequence[str]) -> str:
+    return _HOLE.sub(lambda hole: ids[int(hole[1])] if int(hole[1]) < len(ids) else hole[0], text)
+
+
+def _difference(then: Shown, now: Shown) -> str:
+    """The first thing that is not as it was recorded."""
+    if then.instructions != now.instructions:
+        return "has other instructions than when it was recorded"
+    if then.tools != now.tools:
+        gone, new = sorted(set(then.tools) - set(now.tools)), sorted(set(now.tools) - set(then.tools))
+        return f"has other tools: without {gone}, with {new}"
+    for n, (a, b) in enumerate(zip(then.messages, now.messages, strict=False)):
+        if a != b:
+            last = f"; the last one was {then.last!r} and is {now.last!r}" if then.last != now.last else ""
+            return f"differs in message {n + 1} of {len(now.messages)} (recorded: of {len(then.messages)}){last}"
+    return f"has {len(now.messages)} messages, recorded were {len(then.messages)}; the last one is {now.last!r}"
+
+
+def _excerpt(text: str) -> str:
+    return text if len(text) <= 120 else f"{text[:120]}..."
+
+
+def _few(keys: Sequence[str]) -> str:
+    more = f" and {len(keys) - 5} more" if len(keys) > 5 else ""
+    return ", ".join(map(repr, keys[:5])) + more
+
+
+def _failure(error: Exception) -> _Failure:
+    """Exceptions of other libraries are kept in words, as the runtime would put them."""
+    if isinstance(error, ModelError):
+        known = next(t for t in (ModelUnavailable, ModelRejected, ModelError) if isinstance(error, t))
+        after = error.after_seconds if isinstance(error, ModelUnavailable) else 0.0
+        return _Failure(type=known.__name__, message=str(error), kind=error.kind, after_seconds=after)
+    return _Failure(type=type(error).__name__, message=str(error))
+
+
+def _raised(failure: _Failure) -> Exception:
+    known = _ERRORS.get(failure.type)
+    if known is ModelUnavailable:
+        return ModelUnavailable(failure.message, failure.kind, failure.after_seconds)
+    if known is not None:
+        return known(failure.message, failure.kind)
+    # A class of the same name, so that whoever prints "Type: message" prints what it printed then.
+    return cast(Exception, type(failure.type, (RuntimeError,), {})(failure.message))

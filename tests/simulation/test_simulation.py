@@ -1,0 +1,71 @@
+"""50,000 schedules: 48,000 on the pure machine, 2,000 on the real engine; and the schedules themselves are repeatable."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+
+import pytest
+
+from retinue.store.sqlite import SqliteStore
+from tests.simulation.engine import run_engine_seed, trace
+from tests.simulation.main import work
+
+PARTS = 16
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("part", range(PARTS))
+def test_no_schedule_of_the_pure_machine_breaks_an_invariant(part: int) -> None:
+    n, steps, crashes, bad = work(("pure", part * 3_000, 3_000))
+    assert bad == []
+    assert n == 3_000
+    assert steps > 20 * n
+    assert crashes > 3 * n
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("part", range(4))
+def test_no_schedule_of_the_real_engine_breaks_an_invariant(part: int) -> None:
+    n, _, deaths, bad = work(("engine", part * 500, 500))
+    assert bad == []
+    assert n == 500
+    assert deaths > n // 2
+
+
+@pytest.mark.timeout(120)
+def test_the_real_engine_keeps_its_word_on_sqlite(tmp_path: object) -> None:
+    lives = 0
+    for seed in range(40):
+        lives += run_engine_seed(seed, lambda seed=seed: Reopening(f"{tmp_path}/{seed}.db")).lives
+    assert lives > 40
+
+
+class Reopening(SqliteStore):
+    """SQLite in the loop's own thread; a new life opens the same file anew."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path, inline=True, synchronous="OFF")
+        self.path_of_file = path
+        self._opened = False
+
+    async def open(self) -> int:
+        if self._opened:
+            await self.close()
+        self._opened = True
+        return await super().open()
+
+
+@pytest.mark.timeout(120)
+def test_a_schedule_takes_the_same_steps_every_time() -> None:
+    program = (
+        "import hashlib; from tests.simulation.engine import trace\n"
+        "print(hashlib.sha256(b''.join(trace(s) for s in range(100))).hexdigest())"
+    )
+    here = hashlib.sha256(b"".join(trace(s) for s in range(100))).hexdigest()
+    for hash_seed in ("1", "2"):
+        env = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+        there = subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, text=True, check=True)
+        assert there.stdout.strip() == here

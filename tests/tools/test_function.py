@@ -1,0 +1,203 @@
+"""A function becomes a tool: its signature is the schema, its docstring the description."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import msgspec
+import pytest
+
+from retinue.core.effects import ChildOutcome
+from retinue.core.state import Queued, Run
+from retinue.core.values import Ending, Order, Orders, Spec, Usage
+from retinue.errors import ConfigError
+from retinue.tools.base import Answer, Ask, Caller, Submission
+from retinue.tools.function import FunctionTool, tool
+
+
+def a_caller(**fields: Any) -> Caller:
+    spec = Spec(id="r", order=Order(agent="boss", task="t", cwd="w"), root="r")
+    return Caller(spec=spec, run=Run(id="r", state=Queued(), turn=2), call_id="c", index=1, key="k", at=5, **fields)
+
+
+def run(made: FunctionTool, **args: Any) -> Any:
+    return asyncio.run(made.run(a_caller(), args))
+
+
+class Place(msgspec.Struct):
+    name: str
+    floor: int = 0
+
+
+@tool
+def find(pattern: str, place: Place, mode: Literal["fast", "slow"] = "fast", limit: int = 10) -> str:
+    """Find things.
+
+    In a place.
+    """
+    return f"{pattern} in {place.name}, {mode}, {limit}"
+
+
+def test_the_signature_is_the_schema() -> None:
+    schema = find.schema
+    assert (schema.name, schema.description) == ("find", "Find things.\n\nIn a place.")
+    parameters = schema.parameters
+    assert parameters["type"] == "object"
+    assert set(parameters["properties"]) == {"pattern", "place", "mode", "limit"}
+    assert set(parameters["required"]) == {"pattern", "place"}
+    assert parameters["additionalProperties"] is False
+    assert "$ref" not in parameters
+    assert parameters["properties"]["mode"]["enum"] == ["fast", "slow"]
+    assert "Place" in parameters["$defs"]
+    assert find.restart == "unsafe"
+
+
+def test_arguments_are_checked_and_converted() -> None:
+    assert run(find, pattern="x", place={"name": "attic"}) == Answer(text="x in attic, fast, 10")
+
+
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        ({"place": {"name": "a"}}, "missing required field `pattern`"),
+        ({"pattern": 1, "place": {"name": "a"}}, "Expected `str`"),
+        ({"pattern": "x", "place": {"name": "a"}, "limit": True}, "Expected `int`"),
+        ({"pattern": "x", "place": {"name": "a"}, "limit": "3"}, "Expected `int`"),
+        ({"pattern": "x", "place": {"name": "a"}, "mode": "odd"}, "Invalid enum value"),
+        ({"pattern": "x", "place": {"name": "a"}, "rm": 1}, "unknown field `rm`"),
+    ],
+)
+def test_wrong_arguments_are_an_answer_that_the_model_can_act_on(args: dict[str, Any], says: str) -> None:
+    answer = run(find, **args)
+    assert answer.error
+    assert answer.text.startswith("Invalid parameters: ")
+    assert says in answer.text
+
+
+def test_it_is_still_a_function() -> None:
+    assert find("x", Place(name="attic"), limit=1) == "x in attic, fast, 1"
+
+
+def test_an_async_function_runs_on_the_loop_and_a_plain_one_in_a_thread() -> None:
+    @tool
+    async def here() -> str:
+        """x"""
+        return threading.current_thread().name
+
+    @tool
+    def there() -> str:
+        """x"""
+        return threading.current_thread().name
+
+    @tool(quick=True)
+    def quickly() -> str:
+        """x"""
+        return threading.current_thread().name
+
+    main = threading.current_thread().name
+    assert run(here).text == main
+    assert run(there).text != main
+    assert run(quickly).text == main
+
+
+def test_a_caller_is_filled_in_and_not_shown() -> None:
+    @tool(name="who", restart="pure")
+    def f(me: Caller, n: int = 1) -> str:
+        """x"""
+        return f"{me.id} {me.cwd} {n}"
+
+    assert set(f.schema.parameters["properties"]) == {"n"}
+    assert (f.name, f.restart) == ("who", "pure")
+    assert run(f, n=2).text == "r w 2"
+    assert run(f, me="x").error
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(None, "Done."), ("as it is", "as it is"), ({"a": [1]}, '{"a":[1]}'), (3, "3"), (True, "true")]
+)
+def test_what_is_returned_becomes_words(value: Any, text: str) -> None:
+    @tool(quick=True)
+    def f() -> Any:
+        """x"""
+        return value
+
+    assert run(f) == Answer(text=text)
+
+
+@pytest.mark.parametrize(
+    "value", [Answer(text="x", error=True), Orders(answer="x"), Submission(text="x"), Ask(question="?")]
+)
+def test_an_answer_for_the_machine_is_passed_on(value: Any) -> None:
+    @tool(quick=True)
+    def f() -> Any:
+        """x"""
+        return value
+
+    assert run(f) is value
+
+
+def test_a_tool_that_cannot_be_described_is_refused_when_it_is_made() -> None:
+    def untyped(a):  # type: ignore[no-untyped-def]
+        """x"""
+
+    def many(*args: int) -> None:
+        """x"""
+
+    def named(**kwargs: int) -> None:
+        """x"""
+
+    def unknown(a: Nowhere) -> None:  # type: ignore[name-defined]  # noqa: F821
+        """x"""
+
+    for function, says in ((untyped, "needs an annotation"), (many, "no schema"), (named, "no schema")):
+        with pytest.raises(ConfigError, match=says):
+            tool(function)
+    with pytest.raises(ConfigError, match="cannot be resolved"):
+        tool(unknown)
+
+
+def test_a_parameter_that_cannot_be_named_is_refused_when_it_is_made() -> None:
+    def positional(a: int, /) -> None:
+        """x"""
+
+    with pytest.raises(ConfigError):
+        tool(positional)
+
+
+def test_a_type_without_a_schema_is_refused_with_the_name_of_the_tool() -> None:
+    def odd(a: threading.Thread) -> None:
+        """x"""
+
+    with pytest.raises(ConfigError, match="odd"):
+        tool(odd)
+
+
+def an_outcome(text: str) -> ChildOutcome:
+    ending = Ending(state="completed", stop="done", text=text)
+    return ChildOutcome(id="x", label="l", task="t", item=0, ending=ending, usage=Usage(), created_at=0)
+
+
+def test_a_family_composes_with_the_words_it_was_given() -> None:
+    def words(outcomes: Sequence[ChildOutcome]) -> str:
+        return "+".join(o.ending.text for o in outcomes)
+
+    @tool(compose=words)
+    def f() -> None:
+        """x"""
+
+    assert f.compose([an_outcome("a"), an_outcome("b")]) == "a+b"
+    with pytest.raises(ConfigError, match="no way to compose"):
+        find.compose([])
+
+
+def test_a_caller_makes_orders_from_the_defaults_of_the_agent() -> None:
+    caller = a_caller(defaults=lambda name: {"max_turns": 3, "label": name})
+    orders = caller.spawn("hand", "a", "b", join="none", answer="ok", label="mine")
+    assert [o.task for o in orders.spawns] == ["a", "b"]
+    assert {(o.agent, o.max_turns, o.join, o.label) for o in orders.spawns} == {("hand", 3, "none", "mine")}
+    assert orders.answer == "ok"
+    assert caller.child_id(0) != caller.child_id(1)
+    assert asyncio.run(caller.children()) == []

@@ -1,0 +1,99 @@
+"""All tools by name: which are shown to whom, and how one call is carried out."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from retinue.core.values import Call
+from retinue.errors import ConfigError
+from retinue.tools.base import Answer
+from retinue.tools.function import tool
+from retinue.tools.submit import SubmitResult
+from retinue.tools.toolbox import Toolbox
+from tests.tools.test_function import a_caller
+
+
+@tool(restart="pure", quick=True)
+def look(at: str = "here") -> str:
+    """Look."""
+    return f"saw {at}"
+
+
+@tool(quick=True)
+def smash() -> str:
+    """Smash."""
+    raise RuntimeError("broken")
+
+
+def box() -> Toolbox:
+    made = Toolbox()
+    made.add("boss", [look, smash], {"max_turns": 3})
+    made.add("hand", [SubmitResult(int)])
+    return made
+
+
+def run(name: str, args: str = "{}", agent: str = "boss") -> Any:
+    return asyncio.run(box().run(agent, a_caller(), Call(id="c", name=name, args=args)))
+
+
+def test_each_agent_sees_its_own_tools() -> None:
+    made = box()
+    assert [s.name for s in made.schemas("boss")] == ["look", "smash"]
+    assert [s.name for s in made.schemas("hand")] == ["submit_result"]
+    assert made.schemas("nobody") == ()
+    assert "boss" in made
+    assert "nobody" not in made
+    assert made.defaults("boss") == {"max_turns": 3}
+    assert made.defaults("hand") == {}
+
+
+def test_two_tools_of_one_agent_cannot_have_one_name() -> None:
+    with pytest.raises(ConfigError, match="two tools named 'look'"):
+        Toolbox().add("boss", [look, look])
+
+
+def test_a_call_is_parsed_and_run() -> None:
+    assert run("look", '{"at": "there"}') == Answer(text="saw there")
+    assert run("look", "") == Answer(text="saw here")
+
+
+def test_a_call_that_was_written_as_a_string_is_read_once_more() -> None:
+    assert run("look", '"{\\"at\\": \\"there\\"}"') == Answer(text="saw there")
+
+
+@pytest.mark.parametrize("name", ["Look", "loook", "functions.look", "", "\ud800"])
+def test_an_unknown_tool_is_answered_with_those_there_are(name: str) -> None:
+    answer = run(name)
+    assert answer.error
+    assert "There is: look, smash" in answer.text
+    answer.text.encode("utf-8")
+
+
+def test_a_near_miss_gets_a_hint_and_is_not_run() -> None:
+    assert "Did you mean 'look'?" in run("loook").text
+
+
+def test_bad_arguments_are_an_answer() -> None:
+    assert run("look", "{oops").text.startswith("Invalid parameters: the arguments are not valid JSON")
+    assert run("look", '{"at": 1}').text.startswith("Invalid parameters: ")
+
+
+def test_an_exception_is_left_to_the_runtime() -> None:
+    with pytest.raises(RuntimeError, match="broken"):
+        run("smash")
+
+
+def test_a_tool_that_is_gone_is_unsafe() -> None:
+    made = box()
+    assert made.restart_class("boss", "look") == "pure"
+    assert made.restart_class("boss", "smash") == "unsafe"
+    assert made.restart_class("boss", "gone") == "unsafe"
+    assert made.restart_class("nobody", "look") == "unsafe"
+
+
+def test_words_are_composed_by_the_tool_that_asked() -> None:
+    with pytest.raises(ConfigError, match="no way to compose"):
+        box().compose("boss", "look", [])
