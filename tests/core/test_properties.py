@@ -184,6 +184,7 @@ def check(story: Story) -> None:
             assert all(roster.is_live(c) for c in fan.pending)
         out = sum(len(f.pending) for f in fan_in.fans.values() if f.join == "turn")
         assert fan_in.out == out
+        assert fan_in.by_turn == sum(f.join == "turn" for f in fan_in.fans.values())
 
 
 def n_ends(story: Story) -> dict[str, int]:

@@ -208,7 +208,7 @@ MUTATIONS = [
     Mutation(
         "a time limit is ignored",
         "core/run.py",
-        "        limits.append(d.now + order.timeout_ms)",
+        "        deadline = sooner(deadline, d.now + order.timeout_ms)",
         "        pass",
     ),
     Mutation("a grant does not go back", "core/ledger.py", "            self._give_back(account)\n", ""),

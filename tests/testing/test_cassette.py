@@ -10,9 +10,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from retinue import Agent, Caller, ConfigError, ModelUnavailable, Orders, Outcome, Retinue, Rules, tool
+from retinue import Agent, Caller, ConfigError, ModelUnavailable, Orders, Outcome, Retinue, tool
 from retinue.core.events import ChildEnded, Entry, Ordered, Replied, Requested, ToolReturned
-from retinue.core.values import Message, Result, User
+from retinue.core.values import Message, Result, Send, User
 from retinue.models.base import Model, Request
 from retinue.testing import Cassette, CassetteError, MemoryStore, Scripted, VirtualClock, call, run_virtual
 
@@ -181,10 +181,11 @@ def test_a_tool_that_answers_differently_is_found_at_the_next_request(tmp_path: 
         """Weigh a thing."""
         return f"{thing}: 4 kg"
 
-    cassette = Cassette(tmp_path / "c", patience_seconds=1)
+    cassette = Cassette(tmp_path / "c")
     outcome, _ = play(one_agent(cassette, cassette.replay(INFO), tools=[weigh]))
-    # The tool is not on the cassette now, so its recorded answer is never asked for: that is what breaks first.
-    assert "waits for" in outcome.error or "differs in message 3 of 3" in outcome.error
+    assert "'0 turn 1 turn #0' differs in message 3 of 3" in outcome.error
+    assert "was 'result: a stone: 3 kg' and is 'result: a stone: 4 kg'" in outcome.error
+    assert cassette.unused() == ["0 turn 1 call 0 weigh #0", "0 turn 1 turn #0"]
 
 
 def test_a_request_that_was_not_recorded_is_named_with_what_was(tmp_path: Path) -> None:
@@ -218,7 +219,7 @@ def test_answers_that_nobody_asks_for_break_the_replay_instead_of_stopping_it(tm
     foreign = first.replace(b'"0 turn 0 turn #0"', b'"0/9 turn 0 turn #0"')
     (tmp_path / "c").write_bytes(b"\n".join([header, foreign, *_renumber([first, second, third])]) + b"\n")
     cassette = Cassette(tmp_path / "c")
-    outcome, log = play(one_agent(cassette, cassette.replay(INFO)))
+    outcome, _ = play(one_agent(cassette, cassette.replay(INFO)))
     assert "'0 turn 0 turn #0' waits for '0/9 turn 0 turn #0', which came before it" in outcome.error
     assert cassette.unused() == ["0/9 turn 0 turn #0", "0 turn 1 call 0 weigh #0", "0 turn 1 turn #0"]
 
@@ -247,15 +248,14 @@ def test_a_tool_that_raised_raises_again_without_being_run(tmp_path: Path) -> No
 
         return one_agent(cassette, model, tools=[cassette.tool(weigh)])
 
-    seen: list[str] = []
-    script = lambda request: seen.append(last(request).text) or (WEIGH[0] if request.turn == 0 else "none")  # noqa: E731
     cassette = Cassette(tmp_path / "c")
-    play(agent(cassette, cassette.record(Scripted(script, name="m"))))
-    assert seen[-1] == "The tool failed: LookupError: a stone"
+    _, recorded = play(agent(cassette, cassette.record(Scripted([WEIGH[0], "none"], name="m"))))
     cassette = Cassette(tmp_path / "c")
     outcome, log = play(one_agent(cassette, cassette.replay(INFO)))
     assert outcome.text == "none"
-    assert "The tool failed: LookupError: a stone" in [e.event.text for _, e in log if isinstance(e.event, ToolReturned)]
+    for entries in (recorded, log):
+        texts = [e.event.text for _, e in entries if isinstance(e.event, ToolReturned)]
+        assert texts == ["The tool failed: LookupError: a stone"]
 
 
 def test_run_ids_in_answers_are_those_of_the_replay(tmp_path: Path) -> None:
@@ -263,7 +263,7 @@ def test_run_ids_in_answers_are_those_of_the_replay(tmp_path: Path) -> None:
 
     def tree(cassette: Cassette, model: Callable[[Model], Model], seconds: float) -> Agent:
         async def work(request: Request) -> object:
-            await asyncio.sleep(seconds)
+            await asyncio.sleep(3 * seconds)
             texts = " ".join(m.text for m in request.messages)
             return "with sugar" if "sugar" in texts else "plain"
 
@@ -277,11 +277,10 @@ def test_run_ids_in_answers_are_those_of_the_replay(tmp_path: Path) -> None:
         @tool(restart="keyed")
         async def write(to: str, text: str) -> Orders:
             """Write to a cook."""
-            from retinue.core.values import Send
-
             return Orders(sends=(Send(to=to, text=text),), answer="sent", pause=True)
 
-        def lead(request: Request) -> object:
+        async def lead(request: Request) -> object:
+            await asyncio.sleep(seconds)
             if isinstance(last(request), User):
                 return call("start") if request.turn == 0 else last(request).text.splitlines()[1]
             said = last(request).text
@@ -364,4 +363,3 @@ def test_the_recorded_orders_are_those_that_were_given(tmp_path: Path) -> None:
     (orders,) = [e.event.orders for _, e in log if isinstance(e.event, Ordered)]
     assert [o.task for o in orders.spawns] == [f"part {n}" for n in range(CHILDREN)]
     assert sum(isinstance(e.event, Requested) for _, e in log) == 1
-    assert Rules().salt == ""

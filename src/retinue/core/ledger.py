@@ -96,20 +96,20 @@ class Ledger:
 
     def _move(self, chain: Chain, hold: Amounts, spent: Amounts, sign: int) -> None:
         """Up to the first funded account the hold moves; above it the grant shrinks by what was spent."""
+        moved = [i for i in _RANGE if hold[i] or spent[i]]
+        if not moved:
+            return
         touched = self.touched
         above = [False, False, False, False]
         for account in chain:
             held, total, funded = account.held, account.spent, account.funded
-            for i in _RANGE:
-                h, s = hold[i], spent[i]
+            for i in moved:
                 if above[i]:
-                    held[i] -= s
-                elif h:
-                    held[i] += sign * h
-                if s:
-                    total[i] += s
-                if funded[i]:
-                    above[i] = True
+                    held[i] -= spent[i]
+                else:
+                    held[i] += sign * hold[i]
+                    above[i] = funded[i]
+                total[i] += spent[i]
             touched[account.id] = account
 
     def keep(self, id: str, reserve: Amounts) -> None:

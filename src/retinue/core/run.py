@@ -108,12 +108,12 @@ def _start(run: Run, d: Desk) -> Run:
     if run.started_at is not None:
         return run
     order = d.order
-    limits = [run.deadline]
+    deadline = run.deadline
     if order.clock == "start" and order.timeout_ms is not None:
-        limits.append(d.now + order.timeout_ms)
+        deadline = sooner(deadline, d.now + order.timeout_ms)
     if order.budget.seconds is not None:
-        limits.append(d.now + round(order.budget.seconds * 1000))
-    return replace(run, started_at=d.now, deadline=sooner(*limits))
+        deadline = sooner(deadline, d.now + round(order.budget.seconds * 1000))
+    return replace(run, started_at=d.now, deadline=deadline)
 
 
 def _thinking(run: Run, state: Thinking, event: RunEvent, d: Desk) -> Run:

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from retinue.core.desk import Desk, weight
 from retinue.core.effects import CallModel, Purpose
 from retinue.core.ending import finish
-from retinue.core.ledger import DIMENSIONS
+from retinue.core.ledger import DIMENSIONS, UNLIMITED
 from retinue.core.state import NOTHING, Amounts, Run, Thinking, Waiting
 from retinue.core.values import Mail, User, clip, digest
 
@@ -100,6 +100,8 @@ def affordable(run: Run, d: Desk, bound: int, *, final: bool) -> tuple[int, str 
     prices = ((1, 1), (info.price_in or 0, info.price_out or 0))
     covered = [False, False, False]
     for n, account in enumerate(d.roster.ledger.chain(run.id)):
+        if account.limit == UNLIMITED:
+            continue
         last_too = n == 0 and not final
         for i in (0, 1):
             free = None if covered[i] else account.free(i, final=n == 0)
@@ -154,5 +156,7 @@ def relist_children(run: Run, d: Desk, summary: str) -> Run:
     return d.append(run, User(text=text, kind="summary"))
 
 
-def sooner(*times: int | None) -> int | None:
-    return min((t for t in times if t is not None), default=None)
+def sooner(a: int | None, b: int | None) -> int | None:
+    if a is None or b is None:
+        return a if b is None else b
+    return a if a < b else b

@@ -1,0 +1,339 @@
+"""One function a figure. Each runs in a process of its own and returns what it saw and whether it is good enough."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import statistics
+import tempfile
+from collections.abc import Callable
+from typing import Any
+
+from bench.workload import RULES, USAGE, Bench, bare_cpu, cpu, retinue_cpu, rss, wall
+from retinue import Agent, Budget, Caller, Limits, Orders, Retinue, Rules, tool
+from retinue.core import machine
+from retinue.core.events import CancelAsked, Described, Registered, Replied, Requested
+from retinue.core.roster import Roster
+from retinue.core.values import Assistant, Call, Definition, ModelInfo, Order, Reply, User
+from retinue.models.base import Request
+from retinue.runtime.context import Conversation, view
+from retinue.testing import Scripted
+
+Figures = dict[str, Any]
+
+
+def child_cpu() -> Figures:
+    """CPU per child of three turns and two tool calls: by hand, in memory, on SQLite FULL; at 100 and at 1,000."""
+    out: Figures = {}
+    with tempfile.TemporaryDirectory() as folder:
+        for n in (100, 1_000):
+            bare = statistics.median(asyncio.run(bare_cpu(n, 5)))
+            memory = statistics.median(asyncio.run(retinue_cpu(n, None, 5)))
+            disk = statistics.median(asyncio.run(retinue_cpu(n, os.path.join(folder, f"{n}.db"), 5)))
+            out[f"n{n}"] = {
+                "bare_ms": round(bare, 3),
+                "memory_ms": round(memory, 3),
+                "sqlite_ms": round(disk, 3),
+                "memory_to_bare": round(memory / bare, 1),
+                "sqlite_to_bare": round(disk / bare, 1),
+            }
+    small, large = out["n100"], out["n1000"]
+    out["ok"] = (
+        max(small["memory_ms"], large["memory_ms"]) <= 0.5 and max(small["sqlite_ms"], large["sqlite_ms"]) <= 0.8
+    )
+    return out
+
+
+def step_cost() -> Figures:
+    """One step with 10 and with 10,000 other runs live: the machine's cost must not know how many there are."""
+
+    def roster_with(live: int) -> Roster:
+        roster = Roster(Rules())
+        machine.apply(
+            roster,
+            "",
+            1,
+            Registered(definition=Definition(name="a", model="m", tools=("t",), reach=("t",), crew=("a",))),
+        )
+        machine.apply(roster, "", 1, Described(model=ModelInfo(name="m")))
+        for i in range(live):
+            machine.apply(roster, "", 1, Requested(id=f"run {i}", order=Order(agent="a", task="t")))
+        roster.take_changes()
+        return roster
+
+    def cost(roster: Roster, rounds: int = 2_000) -> float:
+        reply = Reply(message=Assistant(calls=(Call(id="c", name="t"),)), usage=USAGE, stop="calls")
+        began = cpu()
+        for i in range(rounds):
+            id = f"probe {i}"
+            machine.apply(roster, "", 2, Requested(id=id, order=Order(agent="a", task="t")))
+            machine.apply(roster, id, 2, Replied(attempt=1, reply=reply))
+            machine.apply(roster, id, 2, CancelAsked())
+            roster.take_changes()
+        return (cpu() - began) * 1e6 / rounds / 4
+
+    few, many = roster_with(10), roster_with(10_000)
+    gc.collect()
+    gc.freeze()
+    pairs = [(cost(few), cost(many)) for _ in range(7)]
+    ratio = statistics.median(b / a for a, b in pairs)
+    return {
+        "us_at_10": round(statistics.median(a for a, _ in pairs), 1),
+        "us_at_10000": round(statistics.median(b for _, b in pairs), 1),
+        "ratio": round(ratio, 2),
+        "ok": ratio <= 1.5,
+    }
+
+
+def linear_fan_out() -> Figures:
+    """One tool call that starts 1,000 children, and one that starts 4,000: cost per child."""
+
+    async def per_child(n: int) -> float:
+        worker = Agent("worker", model=Scripted(["done"], name="worker", usage=USAGE))
+
+        @tool(restart="keyed")
+        async def spread(caller: Caller) -> Orders:
+            """Start all."""
+            return caller.spawn(worker, *(f"item {i}" for i in range(n)))
+
+        script = [Reply(message=Assistant(calls=(Call(id="c", name="spread"),)), stop="calls"), "all done"]
+        lead = Agent("lead", model=Scripted(script, name="lead", usage=USAGE), tools=[spread], staff=[worker])
+        with tempfile.TemporaryDirectory() as folder:
+            async with Retinue(os.path.join(folder, "log.db"), rules=RULES) as retinue:
+                best = []
+                for _ in range(3):
+                    began = cpu()
+                    outcome = await retinue.run(lead, "go")
+                    best.append((cpu() - began) * 1000 / n)
+                    assert outcome.ok
+                    assert len(outcome.children) == n
+                return min(best)
+
+    small, large = asyncio.run(per_child(1_000)), asyncio.run(per_child(4_000))
+    return {
+        "ms_at_1000": round(small, 3),
+        "ms_at_4000": round(large, 3),
+        "ratio": round(large / small, 2),
+        "ok": large / small <= 1.5,
+    }
+
+
+def parked_memory() -> Figures:
+    """Resident memory of a child that waits for its model, in memory and on SQLite."""
+    n = 2_000
+
+    async def measure(store: Any) -> float:
+        forever = asyncio.Event()
+
+        async def wait(request: Request) -> str:
+            await forever.wait()
+            return "never"
+
+        worker = Agent("worker", "Wait.", model=Scripted(wait, name="worker", usage=USAGE))
+
+        @tool(restart="keyed")
+        async def spread(caller: Caller) -> Orders:
+            """Start all."""
+            return caller.spawn(worker, *(f"item {i}" for i in range(n)))
+
+        script = [Reply(message=Assistant(calls=(Call(id="c", name="spread"),)), stop="calls"), "all done"]
+        lead = Agent("lead", model=Scripted(script, name="lead", usage=USAGE), tools=[spread], staff=[worker])
+        async with Retinue(store, rules=RULES) as retinue:
+            await retinue.spawn(worker, "warm up")
+            await asyncio.sleep(0.2)
+            gc.collect()
+            before = rss()
+            run = await retinue.spawn(lead, "go")
+            while len(retinue._engine.performer.tasks()) < n + 1:
+                await asyncio.sleep(0.05)
+            gc.collect()
+            after = rss()
+            await retinue.cancel(run)
+        return (after - before) / n / 1024
+
+    memory = asyncio.run(measure(None))
+    with tempfile.TemporaryDirectory() as folder:
+        disk = asyncio.run(measure(os.path.join(folder, "log.db")))
+    return {"memory_kib": round(memory, 1), "sqlite_kib": round(disk, 1), "ok": max(memory, disk) <= 20}
+
+
+def fork_cost() -> Figures:
+    """Forking a conversation of 10 and of 1,000 messages: a pointer, so the same."""
+
+    def conversation(n: int) -> Conversation:
+        out = Conversation()
+        for i in range(n):
+            out.append(User(text=f"message {i} " + "x" * 200))
+        return out
+
+    def cost(base: Conversation, rounds: int = 20_000) -> float:
+        began = cpu()
+        forks = [Conversation(base, len(base)) for _ in range(rounds)]
+        used = (cpu() - began) * 1e6 / rounds
+        assert len(forks[-1]) == len(base)
+        return used
+
+    short, long = conversation(10), conversation(1_000)
+    ratio = statistics.median(cost(long) / cost(short) for _ in range(5))
+    fork = Conversation(long, len(long))
+    same = all(a is b for a, b in zip(view(long, 0, len(long)), view(fork, 0, len(fork)), strict=True))
+    return {"ratio_1000_to_10": round(ratio, 2), "messages_shared": same, "ok": ratio <= 2 and same}
+
+
+def durable_events() -> Figures:
+    """Events per second on SQLite FULL with group commit, 200 roots at once."""
+
+    async def measure(path: str) -> tuple[float, int]:
+        bench = Bench(1)
+        async with Retinue(path, rules=RULES) as retinue:
+            await retinue.run(bench.worker, "warm up")
+            first = retinue._engine._seq
+            began = wall()
+            for _ in range(5):
+                runs = await asyncio.gather(*(retinue.spawn(bench.worker, f"item {i}") for i in range(400)))
+                await retinue.wait(*runs)
+            events = retinue._engine._seq - first
+            return events / (wall() - began), events
+
+    with tempfile.TemporaryDirectory(dir=os.environ.get("BENCH_DIR")) as folder:
+        rate, events = asyncio.run(measure(os.path.join(folder, "log.db")))
+    return {"events": events, "events_per_second": round(rate), "ok": rate >= 5_000}
+
+
+def cancel_tree() -> Figures:
+    """A tree of 1,000 runs (1 + 30 + 30 * 32) is cancelled: from the call to the last end on record."""
+
+    async def measure(path: str) -> tuple[float, int, int]:
+        async def wait(request: Request) -> str:
+            await asyncio.Event().wait()
+            return "never"
+
+        leaf = Agent("leaf", model=Scripted(wait, name="leaf", usage=USAGE))
+
+        def spreading(below: Agent, n: int) -> Any:
+            @tool(restart="keyed", name="spread")
+            async def spread(caller: Caller) -> Orders:
+                """Start all."""
+                return caller.spawn(below, *(f"item {i}" for i in range(n)))
+
+            return spread
+
+        script = [Reply(message=Assistant(calls=(Call(id="c", name="spread"),)), stop="calls"), "done"]
+        middle = Agent(
+            "middle", model=Scripted(script, name="middle", usage=USAGE), tools=[spreading(leaf, 32)], staff=[leaf]
+        )
+        top = Agent(
+            "top", model=Scripted(script, name="top", usage=USAGE), tools=[spreading(middle, 30)], staff=[middle]
+        )
+        async with Retinue(path, rules=RULES) as retinue:
+            run = await retinue.spawn(top, "go")
+            while len(retinue._engine.roster.runs) < 991:
+                await asyncio.sleep(0.02)
+            live = len(retinue._engine.roster.runs)
+            began = wall()
+            state = await retinue.cancel(run)
+            seconds = wall() - began
+            assert state == "cancelled"
+            await asyncio.sleep(0)
+            return seconds, live, len(retinue._engine.roster.runs) + len(retinue._engine.performer.tasks())
+
+    with tempfile.TemporaryDirectory() as folder:
+        seconds, live, left = asyncio.run(measure(os.path.join(folder, "log.db")))
+    return {"runs": live, "seconds": round(seconds, 3), "left": left, "ok": seconds < 2 and left == 0}
+
+
+def restart() -> Figures:
+    """Opening a log with 200 open runs and 1,000 or 20,000 ended ones: the ended ones must not matter."""
+
+    async def fill(path: str, ended: int) -> None:
+        quick = Agent("quick", model=Scripted(["done"], name="quick", usage=USAGE))
+
+        async def wait(request: Request) -> str:
+            await asyncio.Event().wait()
+            return "never"
+
+        slow = Agent("slow", model=Scripted(wait, name="slow", usage=USAGE))
+        async with Retinue(path, rules=RULES) as retinue:
+            for start in range(0, ended, 500):
+                runs = await asyncio.gather(*(retinue.spawn(quick, f"item {start + i}") for i in range(500)))
+                await retinue.wait(*runs)
+            await asyncio.gather(*(retinue.spawn(slow, f"item {i}") for i in range(200)))
+
+    async def opening(path: str) -> float:
+        best = []
+        for _ in range(5):
+            began = wall()
+            async with Retinue(path, rules=RULES) as retinue:
+                best.append(wall() - began)
+                assert len(retinue.dormant) == 200
+        return min(best)
+
+    with tempfile.TemporaryDirectory() as folder:
+        small, large = os.path.join(folder, "small.db"), os.path.join(folder, "large.db")
+        asyncio.run(fill(small, 1_000))
+        asyncio.run(fill(large, 20_000))
+        a, b = asyncio.run(opening(small)), asyncio.run(opening(large))
+    return {"seconds_at_1000": round(a, 4), "seconds_at_20000": round(b, 4), "ratio": round(b / a, 2), "ok": b / a <= 2}
+
+
+def budget_cap() -> Figures:
+    """1,000 parallel children against one budget: spent to the last unit that fits, never one more."""
+
+    async def measure() -> tuple[int, int]:
+        limit = 500_000
+        said = 0
+
+        def work(request: Request) -> Reply:
+            nonlocal said
+            said += 130
+            if request.turn < 3 and request.purpose == "turn":
+                return Reply(
+                    message=Assistant(text="on it", calls=(Call(id=f"c{request.turn}", name="look"),)),
+                    usage=USAGE_130,
+                    stop="calls",
+                )
+            return Reply(message=Assistant(text="done"), usage=USAGE_130)
+
+        @tool(restart="pure")
+        async def look() -> str:
+            """Look."""
+            return "seen"
+
+        info = ModelInfo(name="worker", max_output=400)
+        worker = Agent("worker", model=Scripted(work, info=info), tools=[look])
+
+        @tool(restart="keyed")
+        async def spread(caller: Caller) -> Orders:
+            """Start all."""
+            return caller.spawn(worker, *(f"item {i}" for i in range(1_000)))
+
+        script = [
+            Reply(message=Assistant(calls=(Call(id="c", name="spread"),)), usage=USAGE_130, stop="calls"),
+            Reply(message=Assistant(text="done"), usage=USAGE_130),
+        ]
+        lead = Agent("lead", model=Scripted(script, name="lead"), tools=[spread], staff=[worker])
+        async with Retinue(None, rules=RULES) as retinue:
+            outcome = await retinue.run(lead, "go", budget=Budget(tokens=limit))
+        return outcome.tree_tokens, limit
+
+    spent, limit = asyncio.run(measure())
+    return {"limit": limit, "spent": spent, "over": max(0, spent - limit), "ok": 0 < spent <= limit}
+
+
+USAGE_130 = USAGE.__class__(input=80, output=50)
+CASES: dict[str, Callable[[], Figures]] = {
+    f.__name__: f
+    for f in (
+        child_cpu,
+        step_cost,
+        linear_fan_out,
+        parked_memory,
+        fork_cost,
+        durable_events,
+        cancel_tree,
+        restart,
+        budget_cap,
+    )
+}
+__all__ = ["CASES", "Limits"]

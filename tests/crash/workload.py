@@ -1,0 +1,365 @@
+"""One life of the program that is killed: it opens the log, asks for its roots by key, and stays until all is done.
+
+What really happens is written down outside the log, in records that a kill cannot tear. A fuse may end the process at
+a named point. `python -m tests.crash.workload FOLDER` is one life in a process of its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import random
+import signal
+import sys
+import time
+import zlib
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import apsw
+import msgspec
+
+from retinue import Agent, Ask, Caller, ChildOutcome, Context, Lane, Orders, Origin, Retinue, Retry, Rules
+from retinue.core.roster import Changes
+from retinue.core.values import Delivery, Order, Restart, Send
+from retinue.errors import Refused, StoreLocked
+from retinue.models.base import Request
+from retinue.models.scripted import Scripted
+from retinue.store.sqlite import SqliteStore
+from retinue.tools.function import FunctionTool
+from tests.crash import plan as plans
+from tests.crash.plan import Node, Plan, Script
+
+POINTS = (
+    "open-before",
+    "open-after",
+    "root-before",
+    "root-after",
+    "commit-before",
+    "commit-inside",
+    "commit-after",
+    "model-start",
+    "model-end",
+    "tool-start",
+    "tool-end",
+    "send-before",
+    "send-inside",
+    "send-after",
+    "answer-before",
+    "answer-after",
+)
+LOG, JOURNAL, RECEIPTS, OUTCOMES, GO = "log.db", "journal", "receipts", "outcomes.json", "go"
+RECORD = 512
+"""A record never crosses a page, and within a page the kernel finishes a write before it looks at a kill."""
+
+LOCKED = 3
+NEVER = 3_600.0
+
+
+class Fuse:
+    """Ends the process at the `nth` passage of `point`."""
+
+    def __init__(self, point: str = "", nth: int = 1) -> None:
+        self.point, self.nth = point, nth
+
+    def at(self, point: str) -> None:
+        if point == self.point:
+            self.nth -= 1
+            if self.nth == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+                time.sleep(60)
+
+
+class Book:
+    """A file that is only ever added to, one record at a time, by one process after the other."""
+
+    def __init__(self, path: Path) -> None:
+        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+
+    def write(self, **fields: Any) -> None:
+        line = msgspec.json.encode(fields)
+        assert len(line) < RECORD, line
+        os.write(self._fd, line.ljust(RECORD - 1) + b"\n")
+
+
+def read_book(path: Path) -> list[dict[str, Any]]:
+    return [msgspec.json.decode(line) for line in path.read_bytes().splitlines()] if path.exists() else []
+
+
+class Data(msgspec.Struct):
+    """What a child hands in that has an output type."""
+
+    said: str
+
+
+class Watched(SqliteStore):
+    """The store as it is, with a fuse around what makes it durable."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world.folder / LOG)
+        self._world = world
+
+    async def open(self) -> int:
+        self._world.fuse.at("open-before")
+        self._world.life = await super().open()
+        self._world.fuse.at("open-after")
+        return self._world.life
+
+    async def commit(self, changes: Changes) -> int:
+        self._world.fuse.at("commit-before")
+        seq = await super().commit(changes)
+        self._world.fuse.at("commit-after")
+        return seq
+
+
+class Hook:
+    """The other side of a channel: it takes each key once, and fails now and then."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    async def send(self, delivery: Delivery) -> None:
+        world = self._world
+        world.fuse.at("send-before")
+        taken = {r["key"] for r in read_book(world.folder / RECEIPTS) if r["is"] == "new"}
+        await asyncio.sleep(_pause("send", delivery.key))
+        if delivery.attempts == 1 and zlib.crc32(delivery.key.encode()) % 3 == 0:
+            world.receipts.write(**{"is": "failed"}, key=delivery.key, text=delivery.text)
+            raise ConnectionError("try again")
+        kind = "again" if delivery.key in taken else "new"
+        world.receipts.write(**{"is": kind}, key=delivery.key, text=delivery.text)
+        world.fuse.at("send-inside")
+        await asyncio.sleep(0)
+        world.fuse.at("send-after")
+
+
+class World:
+    """Everything of one workload that can be made before the process forks: nothing here is open yet."""
+
+    def __init__(self, plan: Plan, folder: Path) -> None:
+        self.plan, self.folder = plan, folder
+        self.script = Script(plan)
+        self.fuse = Fuse()
+        self.life = 0
+        self.tools = Tools(self)
+        model = Scripted(self._think, name="model")
+        clerk = Agent("clerk", model=model, tools=self.tools.all, output=Data)
+        self.lead = Agent("lead", model=model, tools=self.tools.all, staff=[clerk])
+        self.rules = Rules(
+            max_deaths=plan.max_deaths,
+            max_restarts=1_000_000,
+            text_cap=plans.TEXT_CAP,
+            delivery_base_ms=1,
+            delivery_cap_ms=3,
+            delivery_tries=1_000_000,
+        )
+
+    async def _think(self, request: Request) -> Any:
+        self.fuse.at("model-start")
+        self.journal.write(
+            **{"is": "model"}, life=self.life, run=request.run, turn=request.turn, attempt=request.attempt
+        )
+        await asyncio.sleep(_pause("model", f"{request.path} {request.turn}"))
+        line = self.script(request)
+        self.fuse.at("model-end")
+        return line
+
+    async def live(self, fuse: Fuse, patience: float = 30.0, *, hold: bool = False) -> None:
+        """From the start of a process to the end of all work."""
+        self.fuse = fuse
+        apsw.connection_hooks.append(lambda db: db.set_commit_hook(lambda: bool(fuse.at("commit-inside"))))
+        self.journal, self.receipts = Book(self.folder / JOURNAL), Book(self.folder / RECEIPTS)
+        retinue = Retinue(Watched(self), agents=[self.lead], rules=self.rules, channels={"hook": Hook(self)})
+        async with retinue:
+            roots = [await self._root(retinue, root) for root in self.plan.roots]
+            answering = asyncio.create_task(self._answer(retinue, roots, hold=hold))
+            try:
+                async with asyncio.timeout(patience):
+                    await self._wait(retinue, roots)
+                stuck = False
+            except TimeoutError:
+                stuck = True
+            answering.cancel()
+            outcomes = {"stuck": stuck, "roots": roots, "wrong": [*await retinue.verify()], "life": self.life}
+        part = self.folder / (OUTCOMES + ".part")
+        part.write_bytes(msgspec.json.encode(outcomes))
+        part.replace(self.folder / OUTCOMES)
+
+    async def _root(self, retinue: Retinue, root: Node) -> str:
+        self.fuse.at("root-before")
+        options = _options(root)
+        id = await retinue.spawn(self.lead, root.task, key=self.plan.key(root), origin=Origin(channel="hook"), **options)
+        self.fuse.at("root-after")
+        self.journal.write(**{"is": "root"}, life=self.life, name=root.name, run=id)
+        return id
+
+    async def _answer(self, retinue: Retinue, roots: Sequence[str], *, hold: bool) -> None:
+        while hold and not (self.folder / GO).exists():
+            await asyncio.sleep(0.01)
+        while True:
+            for id in roots:
+                try:
+                    self.fuse.at("answer-before")
+                    await retinue.answer(id, plans.YES)
+                    self.fuse.at("answer-after")
+                except Refused:
+                    await asyncio.sleep(0.002)
+
+    async def _wait(self, retinue: Retinue, roots: Sequence[str]) -> None:
+        """The roots, then what outlives them, then what is still to be sent."""
+        while None in (await retinue.wait(*roots)).values():
+            await asyncio.sleep(0.001)
+        while any(s.ended_at is None for s in await retinue.list(children=True, limit=1_000)):
+            await asyncio.sleep(0.002)
+        while await retinue.deliveries(("pending", "sent")):
+            await asyncio.sleep(0.002)
+
+
+def _options(node: Node) -> dict[str, Any]:
+    """The order for a node."""
+    options: dict[str, Any] = {
+        "label": node.name,
+        "announce": node.announce,
+        "orphans": "keep" if node.leaves else "wait",
+        "retry": Retry(attempts=6, base_ms=1, cap_ms=3),
+    }
+    if node.kind == "late":
+        options["timeout_ms"] = 30
+    if node.kind == "error":
+        options["report"] = "submit"
+    if node.fork:
+        options["context"] = Context(kind="fork")
+    if node.lane:
+        options["lanes"] = (Lane(name="narrow", size=2),)
+    return options
+
+
+def _pause(*what: str) -> float:
+    return random.Random(" ".join(what)).choice((0.0, 0.0, 0.001, 0.002, 0.004))
+
+
+class Tools:
+    """One of each restart class, and those by which runs deal with each other."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        kinds: list[tuple[str, Restart]] = [("pure", "pure"), ("keyed", "keyed"), ("long", "pure"), ("sleep", "pure")]
+        orders: list[tuple[Callable[..., Any], Restart]] = [
+            (self.call_off, "keyed"),
+            (self.tell, "keyed"),
+            (self.ask, "pure"),
+            (self.poison, "pure"),
+        ]
+        self.all = [
+            *(FunctionTool(self._plain(name), name=name, restart=restart) for name, restart in kinds),
+            *(FunctionTool(function, restart=restart) for function, restart in orders),
+            FunctionTool(self.hand_out, restart="keyed", compose=_compose),
+            FunctionTool(self.unsafe),
+        ]
+
+    def _begin(self, caller: Caller, tool: str) -> None:
+        self._world.fuse.at("tool-start")
+        self._note(caller, tool, "start")
+
+    def _end(self, caller: Caller, tool: str) -> None:
+        self._note(caller, tool, "end")
+        self._world.fuse.at("tool-end")
+
+    def _note(self, caller: Caller, tool: str, kind: str) -> None:
+        self._world.journal.write(
+            **{"is": kind},
+            life=self._world.life,
+            pid=os.getpid(),
+            tool=tool,
+            key=caller.key,
+            run=caller.id,
+            call=caller.call_id,
+        )
+
+    def _plain(self, name: str) -> Callable[..., Any]:
+        async def run(caller: Caller, node: str, step: int, n: int) -> str:
+            self._begin(caller, name)
+            await asyncio.sleep(NEVER if name == "sleep" else _pause(caller.key))
+            self._end(caller, name)
+            return plans.answer(name, node, step, n)
+
+        return run
+
+    def unsafe(self, caller: Caller, node: str, step: int, n: int) -> str:
+        """Runs in a thread, as a plain function does, and declares nothing."""
+        self._begin(caller, "unsafe")
+        time.sleep(_pause(caller.key))
+        self._end(caller, "unsafe")
+        return plans.answer("unsafe", node, step, n)
+
+    async def hand_out(self, caller: Caller, node: str, step: int, n: int) -> Orders:
+        self._begin(caller, "hand_out")
+        act = self._world.script.act(node, step, n)
+        spawns = tuple(self._order(caller, child, compose=act.compose) for child in act.children)
+        self._end(caller, "hand_out")
+        return Orders(spawns=spawns)
+
+    def _order(self, caller: Caller, child: Node, *, compose: bool) -> Order:
+        agent = "clerk" if child.kind in ("data", "error") else "lead"
+        return caller.order(agent, child.task, join=child.join, compose=compose, **_options(child))
+
+    async def call_off(self, caller: Caller, node: str, step: int, n: int) -> Orders:
+        self._begin(caller, "call_off")
+        target = self._world.script.act(node, step, n).target
+        (found,) = [spec.id for spec, _ in await caller.children() if spec.order.label == target]
+        self._end(caller, "call_off")
+        return Orders(cancels=(found,), answer="Called off.")
+
+    async def tell(self, caller: Caller, node: str, step: int, n: int) -> Orders:
+        self._begin(caller, "tell")
+        await asyncio.sleep(0)
+        self._end(caller, "tell")
+        return Orders(sends=(Send(to=caller.spec.parent, text=plans.mail(node)),), answer="Told.")
+
+    async def ask(self, caller: Caller, node: str, step: int, n: int) -> Ask:
+        self._begin(caller, "ask")
+        await asyncio.sleep(0)
+        self._end(caller, "ask")
+        return Ask(question="May I?")
+
+    async def poison(self, caller: Caller, node: str, step: int, n: int) -> str:
+        """Gives the others time to get on, then takes the process with it."""
+        self._begin(caller, "poison")
+        await asyncio.sleep(0.2)
+        os.kill(os.getpid(), signal.SIGKILL)
+        return ""
+
+
+def _compose(outcomes: Sequence[ChildOutcome]) -> str:
+    parts = []
+    for o in outcomes:
+        e = o.ending
+        parts.append(f"{o.label} {e.state.replace('_', ' ')} ({e.stop}) {e.error} {e.text}")
+    return "\n".join(parts)
+
+
+def main() -> int:
+    """One cold life."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--plan", default="0", help="a seed, or poison, or hold")
+    parser.add_argument("--point", default="", choices=("", *POINTS))
+    parser.add_argument("--nth", type=int, default=1)
+    args = parser.parse_args()
+    world = World(plan_named(args.plan), args.folder)
+    try:
+        asyncio.run(world.live(Fuse(args.point, args.nth), hold=args.plan == "hold"))
+    except StoreLocked as error:
+        print(error)
+        return LOCKED
+    return 0
+
+
+def plan_named(name: str) -> Plan:
+    return plans.poison() if name == "poison" else plans.hold() if name == "hold" else plans.make(int(name))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
