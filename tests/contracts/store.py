@@ -379,6 +379,20 @@ class StoreContract:
         assert (await store.row(second)).spec.conversation == first
         await store.close()
 
+    @run_async
+    async def test_a_conversation_that_was_forgotten_meanwhile_has_only_what_is_new(self, tmp_path: Path) -> None:
+        store, world = await self.opened(tmp_path), World()
+        first = world.start("first")
+        world.say(first, "answer")
+        await store.commit(world.take())
+        world.apply("", Forgotten(root=first))
+        await store.commit(world.take())
+        second = world.start("second", conversation=first, resumes=first, base=Base(conversation=first, length=2))
+        await store.commit(world.take())
+        assert texts(await store.messages(first)) == texts(await store.messages(first, 2)) == ["second"]
+        assert (await store.row(second)).run.length == 3
+        await store.close()
+
     # listings
 
     @run_async

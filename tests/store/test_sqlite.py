@@ -3,6 +3,7 @@
 import asyncio
 import os
 import re
+import shutil
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +15,7 @@ import pytest
 import retinue.store
 from retinue.core.events import CancelAsked, Forgotten
 from retinue.core.roster import Changes
-from retinue.errors import ConfigError, StoreCorrupt, StoreError, StoreFull
+from retinue.errors import ConfigError, NotFound, StoreCorrupt, StoreError, StoreFull
 from retinue.store import sqlite_open, sqlite_write
 from retinue.store.sqlite import SqliteStore
 from tests.contracts.store import StoreContract, World, all_of, run_async, texts
@@ -406,6 +407,18 @@ async def test_a_damaged_artifact_is_not_given_out(tmp_path: Path) -> None:
     path.write_bytes(b"as it")
     await store.put_artifact(b"as it was")
     assert await store.get_artifact(kept.sha256) == b"as it was"
+    await store.close()
+
+
+@run_async
+async def test_the_name_of_an_artifact_leads_nowhere_else(tmp_path: Path) -> None:
+    os.mkdir(tmp_path / "here")
+    store = await opened(tmp_path / "here")
+    await store.put_artifact(b"x")
+    shutil.copy(tmp_path / "here" / "log.db", tmp_path / "secret")
+    assert os.path.exists(tmp_path / "here" / "log.db.artifacts" / ".." / "../secret")
+    with pytest.raises(NotFound, match="64 hexadecimal digits"):
+        await store.get_artifact("../secret")
     await store.close()
 
 

@@ -144,6 +144,12 @@ class Roster:
         if not members:
             del self.groups[key]
 
+    def is_composing(self, id: str, index: int) -> bool:
+        """Whether a family is putting the results of this call into words."""
+        fan_in = self.fans.get(id)
+        fan = None if fan_in is None else fan_in.fans.get(index)
+        return fan is not None and fan.composing
+
     def is_live(self, id: str) -> bool:
         run = self.runs.get(id)
         return run is not None and not isinstance(run.state, Ended)

@@ -69,6 +69,8 @@ def step(run: Run, event: RunEvent, d: Desk) -> Run:
 def _queued(run: Run, state: Queued, event: RunEvent, d: Desk) -> Run:
     match event:
         case Enlisted():
+            if run.version:
+                raise stale(run, event, "it was enlisted before")
             return _enter_lanes(run, d, 0, back=False)
         case Admitted():
             if run.id not in d.roster.granted:
@@ -185,7 +187,8 @@ def _at_calls(run: Run, calls: Calls, event: RunEvent, d: Desk) -> Run:
             return close_call(run, d, calls, event.index, Result(call_id=event.call_id, text=event.text))
         case Composed():
             for index, _, _, _ in event.calls:
-                _must_be(run, event, calls.open & ~calls.tools & ~calls.asks, event.turn, index)
+                composing = d.roster.is_composing(run.id, index)
+                _must_be(run, event, calls.open if composing else 0, event.turn, index)
             return close_composed(run, d, calls, event)
         case ChildEnded():
             return child_at_calls(run, calls, event, d)

@@ -215,7 +215,7 @@ def _span(data: _Data, conversation: str, start: int, stop: int | None) -> Itera
     high = stop
     while found is not None:
         low = found.base.length if found.base is not None else 0
-        for n in range(max(low, start), low + len(found.messages) if high is None else high):
+        for n in range(max(low, start), next(reversed(found.messages), -1) + 1 if high is None else high):
             if n in found.messages:
                 yield n, found.messages[n]
         if found.base is None or low <= start:

@@ -227,8 +227,6 @@ def merge(batches: list[Batch]) -> Batch:
     """Several commits as one; a later row replaces an earlier one of the same key."""
     whole = Batch()
     for batch in batches:
-        for id in batch.ended:
-            whole.changed.pop(id, None)
         for name in Batch.__slots__:
             rows = getattr(batch, name)
             if rows:
