@@ -1,31 +1,40 @@
-"""Fan out and collect: one reader for each of the largest Python files of a folder (an argument, or DEMO=folder)."""
+"""Fan out and collect: one reader for each of the largest Python files in a folder (an argument, or DEMO=folder)."""
 
 import asyncio
 import os
-import re
 import sys
-import tempfile
 from pathlib import Path
 
-from retinue import Agent, Caller, Lane, Orders, Outcome, Retinue, tool
+from show import show
+
+from retinue import Agent, Caller, Lane, Orders, tool
 from retinue.testing import Scripted, call
 
-DEFAULT = Path(__file__).resolve().parent.parent / "src" / "retinue"
-FOLDER = Path(sys.argv[1] if len(sys.argv) > 1 else os.environ.get("DEMO") or DEFAULT)
+FOLDER = Path(sys.argv[1] if len(sys.argv) > 1 else os.environ.get("DEMO") or Path(__file__).parents[1] / "src/retinue")
 
 
-@tool(restart="pure")
 def read_file(path: str) -> str:
-    """Read one file of the folder."""
     return (FOLDER / path).read_text(encoding="utf-8", errors="replace")
 
 
 def read(request):
-    task, text = request.messages[0].text, request.messages[-1].text
-    if request.turn == 0:
-        return call("read_file", path=task)
-    doc, defs = re.search(r'"""\s*(.{0,60})', text), re.findall(r"^\s*(?:async )?def ", text, re.MULTILINE)
-    return f"{task:<32}{len(text.splitlines()):>6}{len(defs):>7}  {doc[1] if doc else ''}"
+    """A reader's model: it asks for the file, then reports what stands in it."""
+    name, text = request.messages[0].text, request.messages[-1].text
+    doc = [*text.split('"""', 2), "", ""][1].split("\n")[0]
+    row = f"{name:<30}{len(text.splitlines()):>5} lines{text.count('def '):>4} functions  {doc[:56]}"
+    return row if request.turn else call("read_file", path=name)
 
 
-reader = Agent("reader", "Report on one file.", model=Scripted(read, name="r", seconds=0.1), tools=[read_file])
+@tool(restart="keyed", compose=lambda ended: "\n".join(child.ending.text for child in ended))
+def read_folder(caller: Caller) -> Orders:
+    files = sorted(FOLDER.rglob("*.py"), key=lambda file: -file.stat().st_size)[:12]
+    names = [file.relative_to(FOLDER).as_posix() for file in files]
+    four = (Lane(name="readers", size=4),)
+    spawns = tuple(caller.order(reader, n, label=n, lanes=four, compose=True) for n in names)
+    return Orders(spawns=spawns, answer=None if spawns else f"There are no Python files in {FOLDER}.")
+
+
+reader = Agent("reader", model=Scripted(read, name="reader", seconds=0.15), tools=[read_file])
+script = Scripted(lambda q: q.messages[-1].text if q.turn else call("read_folder"), name="lead")
+lead = Agent("lead", model=script, tools=[read_folder], staff=[reader])
+asyncio.run(show(lead, "What is in this folder?"))

@@ -1,0 +1,37 @@
+"""For the examples: run an agent on SQLite in a temporary folder; print each child that ends, then the whole tree."""
+
+import sys
+import tempfile
+from pathlib import Path
+
+from retinue import Agent, Node, Retinue, Step
+from retinue.core.events import ChildEnded
+
+COLOURS = {"completed": 32, "incomplete": 33} if sys.stdout.isatty() else {}
+
+
+async def show(agent: Agent, task: str) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        async with Retinue(Path(folder) / "retinue.db") as retinue:
+            run = await retinue.spawn(agent, task)
+            async for step in retinue.stream(run):
+                if isinstance(step, Step) and isinstance(step.entry.event, ChildEnded):
+                    child = await retinue.tree(step.entry.event.child)
+                    print(f"  {paint(child.state)} {child.label}", flush=True)
+            outcome = (await retinue.wait(run))[run]
+            print(f"\n{outcome.text}\n\n{'run':<36}{'state':<11}{'tokens':>9}{'seconds':>9}")
+            await draw(retinue, await retinue.tree(run), "", "")
+
+
+async def draw(retinue: Retinue, node: Node, branch: str, below: str) -> None:
+    """A run and those below it; tokens include the children's, seconds count from the start of the work."""
+    end = await retinue.outcome(node.id)
+    seconds = (end.ended_at - (end.started_at or end.ended_at)) / 1000
+    print(f"{branch + node.label:<36}{paint(node.state)}{end.tree_tokens:>9,}{seconds:>9.2f}")
+    for child in node.children:
+        last = child is node.children[-1]
+        await draw(retinue, child, below + ("└─ " if last else "├─ "), below + ("   " if last else "│  "))
+
+
+def paint(state: str) -> str:
+    return f"\033[{COLOURS.get(state, 31)}m{state:<11}\033[0m" if COLOURS else f"{state:<11}"
