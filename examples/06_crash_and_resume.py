@@ -5,26 +5,35 @@ import os
 import subprocess
 import sys
 import tempfile
-from pathlib import Path
 
-from retinue import Agent, Caller, Orders, Retinue, tool
+from retinue import Agent, Caller, Orders, run_sync, tool
 from retinue.testing import Scripted, call
 
-STORE, FIRST = Path(sys.argv[1]) if len(sys.argv) > 1 else None, "first" in sys.argv
 
-
-def work(request):
-    if FIRST and request.messages[0].text == "part 3":
-        print("  part 3: the power fails", flush=True)
+async def work(request):
+    part = request.messages[0].text
+    await asyncio.sleep(int(part[-1]) / 10)
+    if part == "part 3" and sys.argv[-1] == "first":
+        print("  the power fails", flush=True)
         os._exit(9)
-    print(f"  {request.messages[0].text}: done", flush=True)
-    return f"{request.messages[0].text} is done"
+    print(f"  {part} is worked on", flush=True)
+    return f"{part} is done"
 
 
-@tool(restart="keyed")
+@tool(restart="keyed", compose=lambda ended: ", ".join(child.ending.text for child in ended))
 def hand_out(caller: Caller) -> Orders:
-    return caller.spawn(worker, "part 1", "part 2", "part 3")
+    return caller.spawn(worker, "part 1", "part 2", "part 3", compose=True)
 
 
 worker = Agent("worker", model=Scripted(work, name="w"))
-lead = Agent("lead", model=Scripted(lambda q: q.messages[-1].text if q.turn else call("hand_out"), name="l"), tools=[hand_out], staff=[worker])
+script = Scripted(lambda q: q.messages[-1].text if q.turn else call("hand_out"), name="l")
+lead = Agent("lead", model=script, tools=[hand_out], staff=[worker])
+
+if len(sys.argv) > 1:
+    outcome = run_sync(lead, "Do all parts.", store=sys.argv[1], key="all parts")  # one key, one run, however often
+    print(f"  {outcome.text}")
+else:
+    with tempfile.TemporaryDirectory() as folder:
+        for start in ("first", "second"):
+            print(f"{start} start", flush=True)
+            subprocess.run([sys.executable, __file__, f"{folder}/retinue.db", start])

@@ -16,6 +16,7 @@ from retinue.core.events import (
     AnyEvent,
     CancelAsked,
     Described,
+    Dropped,
     Forgotten,
     Ordered,
     Posted,
@@ -571,6 +572,9 @@ class StoreContract:
         changes = world.take()
         await store.commit(changes)
         assert changes.deliveries
+        for key in changes.deliveries:
+            world.apply("", Dropped(key=key))
+        await store.commit(world.take())
         kept = await store.entries(run=other)
         last = (await store.entries())[-1][0]
         world.apply("", Forgotten(root=root))

@@ -113,7 +113,7 @@ ORDERS = st.builds(
     context=st.builds(Context, kind=st.sampled_from(["none", "fork"]), text=TEXT, n=INT),
     access=ACCESS,
     budget=st.builds(Budget, tokens=st.none() | st.integers(0, 10), usd=st.none() | st.floats(0, 1e6)),
-    lanes=st.lists(st.builds(Lane, name=TEXT, size=INT), max_size=2).map(tuple),
+    lanes=st.lists(st.builds(Lane, name=TEXT, size=st.integers(1, 1_000)), max_size=2).map(tuple),
     origin=st.none() | st.builds(Origin, channel=TEXT, user=TEXT),
 )
 SPECS = st.builds(Spec, id=TEXT, order=ORDERS, root=TEXT, capabilities=ACCESS, created_at=INT)

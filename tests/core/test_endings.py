@@ -69,7 +69,8 @@ def test_a_cancelled_parent_waits_for_its_children() -> None:
     story = Story()
     story.start()
     a, b = story.spawning("root", hand("a"), hand("b"))
-    c, d = story.spawning(a, hand("c"), hand("d", join="none"))
+    (d,) = story.spawning(a, hand("d", join="none"))
+    (c,) = story.spawning(a, hand("c"))
     story.cancel("root")
     for id in ("root", a, b, c, d):
         assert story.ended(id)[0] == "cancelled"
@@ -353,7 +354,7 @@ def test_without_a_channel_nothing_is_announced() -> None:
 def test_an_origin_is_handed_down() -> None:
     story = Story()
     story.start(origin=Origin(channel="chat"))
-    a, b = story.spawning("root", hand(join="none"), hand(origin=Origin(channel="mail")))
+    a, b = story.spawning("root", hand(), hand(origin=Origin(channel="mail")))
     assert story.specs[a].origin.channel == "chat"
     assert story.specs[b].origin.channel == "mail"
 

@@ -57,7 +57,7 @@ def test_asking_whether_a_lane_is_full_leaves_nothing_behind() -> None:
     lane = Lane(name="one", size=1, on_full="refuse")
     story.start()
     story.reply("root", "", call("hire"))
-    story.order("root", hand(lanes=(lane,), id="root"))
+    story.order("root", hand(lanes=(lane,), model="ghost"))
     story.reply("root", "done")
     assert story.leaks() == {}
 

@@ -80,20 +80,19 @@ def test_a_stranger_cannot_be_written_to() -> None:
 def test_permitted_peers_may_write_to_each_other() -> None:
     story = Story()
     story.start()
-    comms = Capabilities(comms=("peer",))
-    story.spawning("root", hand(id="peer", join="none"))
-    (a,) = story.spawning("root", hand(join="none", access=comms))
-    assert says(story, a, send("peer", "psst")) == "Done."
-    assert [m.text for m in story.roster.mail["peer"]] == ["psst"]
+    (peer,) = story.spawning("root", hand(join="none"))
+    (a,) = story.spawning("root", hand(join="none", access=Capabilities(comms=(peer,))))
+    assert says(story, a, send(peer, "psst")) == "Done."
+    assert [m.text for m in story.roster.mail[peer]] == ["psst"]
 
 
 def test_a_permission_that_was_taken_back_is_gone() -> None:
     story = Story()
     story.start()
-    story.spawning("root", hand(id="peer", join="none"))
-    (a,) = story.spawning("root", hand(join="none", access=Capabilities(comms=("peer",))))
+    (peer,) = story.spawning("root", hand(join="none"))
+    (a,) = story.spawning("root", hand(join="none", access=Capabilities(comms=(peer,))))
     story.post(a, Narrowed(access=Capabilities(comms=())))
-    assert "may write to" in says(story, a, send("peer"))
+    assert "may write to" in says(story, a, send(peer))
 
 
 def test_one_sender_cannot_fill_a_mailbox() -> None:

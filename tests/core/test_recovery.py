@@ -114,17 +114,6 @@ def test_calls_that_join_by_turn_are_rebuilt_too() -> None:
     assert [r.call_id for r in story.results("root")] == ["x", "y"]
 
 
-def test_orders_of_one_call_that_join_differently_survive_a_restart_alike() -> None:
-    live, crashed = started(), started()
-    for story in (live, crashed):
-        a, b = story.spawning("root", hand("a"), hand("b", join="none"))
-        if story is crashed:
-            story.restart()
-        story.reply(a, "one")
-        story.reply(b, "two")
-    assert [r.text for r in live.results("root")] == [r.text for r in crashed.results("root")]
-
-
 def test_words_that_were_being_composed_are_composed_again() -> None:
     story = started()
     (a,) = story.spawning("root", hand(compose=True))

@@ -128,20 +128,23 @@ def test_the_answer_of_the_tool_is_what_the_model_reads() -> None:
     assert story.results("root")[-1].text == "on it"
 
 
-def test_orders_with_an_answer_close_the_call_at_once_as_they_say() -> None:
-    """`Orders`: "`answer` closes the call at once; without it the call stays open until the joined children ended"."""
+def test_an_answer_closes_the_call_at_once_unless_children_are_joined() -> None:
     story = started()
-    story.spawning("root", hand(), answer="on it")
+    story.spawning("root", hand(join="none"), answer="on it")
     assert [r.text for r in story.results("root")] == ["on it"]
+    (child,) = story.spawning("root", hand(), answer="on it")
+    assert [r.text for r in story.results("root")] == ["on it"]
+    story.reply(child, "done")
+    assert [r.text for r in story.results("root")] == ["on it", "done"]
 
 
 @pytest.mark.parametrize("child", ["nobody", "root", "stranger", "living"])
 def test_an_unknown_own_foreign_or_living_child_is_refused_and_changes_nothing(child: str) -> None:
     story = started()
     story.start("stranger")
-    (living,) = story.spawning("root", hand(id="living"))
+    (living,) = story.spawning("root", hand())
     before, entries = story.run("root"), len(story.stale())
-    assert living == "living"
+    child = living if child == "living" else child
     assert "not an ended child" in story.post("root", ChildEnded(child=child))
     assert story.run("root") == before
     assert len(story.stale()) == entries + 1
@@ -320,7 +323,6 @@ def test_a_lane_that_refuses_takes_no_more_than_its_size_from_one_call() -> None
     [
         ("agent", Order(agent="ghost", task="x")),
         ("model", hand(model="ghost")),
-        ("id", hand(id="root")),
         ("tools", hand(access=Capabilities(tools=("fly",)))),
         ("share", hand(share="most")),
         ("budget", hand(budget=Budget(tokens=10**9))),
@@ -334,9 +336,16 @@ def test_one_bad_order_refuses_all_of_them(limit: str, bad: Order) -> None:
     assert story.account("root").below == 0
 
 
-def test_two_orders_of_one_call_cannot_have_the_same_id() -> None:
+def test_children_are_named_by_their_place_and_sort_by_creation() -> None:
     story = started()
-    assert "(id)" in refused(story, hand("a", id="twin"), hand("b", id="twin"))
+    children = story.spawning("root", *(hand(f"t{i}") for i in range(20)))
+    assert len(set(children)) == 20
+    assert sorted(children) == list(children)
+
+
+def test_the_children_of_one_call_are_joined_in_one_way() -> None:
+    story = started()
+    assert "(mixed)" in refused(story, hand("a"), hand("b", join="none"))
 
 
 def test_an_agent_must_be_on_the_staff() -> None:

@@ -9,6 +9,8 @@ from hashlib import sha256
 from pathlib import Path
 from struct import pack
 
+import msgspec
+
 from retinue.core import machine
 from retinue.core.roster import Roster
 from retinue.core.values import Rules
@@ -106,7 +108,7 @@ def _ends(found: Evidence, plan: Plan) -> Iterator[Fault]:
             yield Fault("lost", f"{node.name} ended {text}, not {(want.state, want.stop, want.text)}")
         elif want.error and have.get("error") != want.error:
             yield Fault("lost", f"{node.name} ended with the error {have.get('error')!r}, not {want.error!r}")
-        elif node.kind == "data" and have["data"] != plans.msgspec.json.decode(want.text):
+        elif node.kind == "data" and have["data"] != msgspec.json.decode(want.text):
             yield Fault("lost", f"{node.name} handed in {have['data']}")
 
 
@@ -200,14 +202,16 @@ def _intents(found: Evidence, plan: Plan) -> Iterator[Fault]:
     for line in found.lines("start"):
         made = found.calls.get(line["key"])
         if made is None or (made.id, made.tool, made.run) != (line["call"], line["tool"], line["run"]):
-            yield Fault("broken", f"{line['tool']} {line['key']} was run for call {line['call']}, which is not on record")
+            yield Fault(
+                "broken", f"{line['tool']} {line['key']} was run for call {line['call']}, which is not on record"
+            )
         if line["life"] not in found.lives[line["run"]]:
             yield Fault("broken", f"{line['key']} was run in life {line['life']}, in which its run had no step")
+    ended = {line["key"] for line in found.lines("end")}
     for made in found.calls.values():
-        if made.results and made.tool not in BY_MACHINE and UNKNOWN not in made.results[0]["text"]:
-            ends = [line for line in found.lines("end") if line["key"] == made.key]
-            if made.tool and not ends:
-                yield Fault("broken", f"{made.key} ({made.tool}) has a result and was never run")
+        was_run = made.results and made.tool not in ("", *BY_MACHINE) and UNKNOWN not in made.results[0]["text"]
+        if was_run and made.key not in ended:
+            yield Fault("broken", f"{made.key} ({made.tool}) has a result and was never run to its end")
 
 
 def _models(found: Evidence, plan: Plan) -> Iterator[Fault]:
@@ -299,7 +303,7 @@ def _fold(found: Evidence, plan: Plan) -> Iterator[Fault]:
         return
     folded = roster.take_changes().runs
     for kept in found.runs.values():
-        stored = read_run(plans.msgspec.json.encode(kept.body))
+        stored = read_run(msgspec.json.encode(kept.body))
         if folded.get(kept.id) != stored:
             yield Fault("broken", f"the fold of the log gives another {kept.name}: {folded.get(kept.id)} not {stored}")
 

@@ -29,19 +29,20 @@ NAMED_SHARE = 0.3
 ANY = "anywhere"
 """Where somebody dies who is killed by the clock."""
 
-MOST_KILLS = 150
+MOST_KILLS, MOST_AT_POINT = 150, 12
 """Of one workload. The life after the last of them is left alone: it ends, or the workload is stuck."""
 
 STRETCH_EVERY, STRETCH = 30, 1.25
 """On a slow machine no life would get anywhere in so short a time: they grow longer."""
 
-REACH = {"open": 1, "root": 2, "commit": 10, "model": 8, "tool": 8, "send": 2, "answer": 2}
+REACH = {"open": 1, "root": 2, "commit": 10, "model": 8, "tool": 8, "send": 2, "answer": 1}
 """How far into a life the named points are looked for."""
 
 
 @dataclass
 class Report:
     seed: int
+    point: str = ""
     kills: int = 0
     lives: int = 0
     points: dict[str, int] = field(default_factory=dict)
@@ -54,20 +55,21 @@ class Report:
     """The folder, when something was wrong in it."""
 
 
-def folder_for(seed: int) -> Path:
+def folder_for(seed: int, inside: str = "") -> Path:
     """In memory for half of them, on the disk for the others: one is fast, the other has a real fsync."""
-    memory = Path("/dev/shm")
-    inside = memory if seed % 2 == 0 and os.access(memory, os.W_OK) else None
-    return Path(tempfile.mkdtemp(prefix="retinue-crash-", dir=inside))
+    memory = "/dev/shm"
+    if not inside and seed % 2 == 0 and os.access(memory, os.W_OK):
+        inside = memory
+    return Path(tempfile.mkdtemp(prefix="retinue-crash-", dir=inside or None))
 
 
-def run_workload(seed: int, *, point: str = "", patience: float = 30.0) -> Report:
-    """Kill until it is done, then check. With `point` every life ends there, as long as it gets there."""
+def run_workload(seed: int, *, point: str = "", patience: float = 30.0, inside: str = "") -> Report:
+    """Kill until it is done, then check. With `point` lives end there, as long as they get there."""
     started = time.monotonic()
-    folder = folder_for(seed)
+    folder = folder_for(seed, inside)
     plan = make(seed)
     world = World(plan, folder)
-    report = Report(seed)
+    report = Report(seed, point)
     r = random.Random(f"{seed} kills")
     gc.collect()
     gc.freeze()
@@ -108,12 +110,16 @@ def _fate(r: random.Random, kills: int, point: str) -> tuple[Fuse, float]:
     delay = r.uniform(*DELAY_MS) / 1000 * STRETCH ** (kills // STRETCH_EVERY)
     named = r.random() < NAMED_SHARE
     at = r.choice(POINTS)
-    nth = r.randint(1, REACH[at.split("-")[0]])
-    if kills >= MOST_KILLS:
+    nth = r.randint(1, _reach(at))
+    if kills >= (MOST_AT_POINT if point else MOST_KILLS):
         return Fuse(), 0.0
     if point:
-        return Fuse(point, r.randint(1, REACH[point.split("-")[0]])), 0.0
+        return Fuse(point, r.randint(1, _reach(point))), 0.0
     return (Fuse(at, nth), delay + DELAY_MS[1] / 1000) if named else (Fuse(), delay)
+
+
+def _reach(point: str) -> int:
+    return REACH[point.split("-")[0]]
 
 
 def _life(world: World, fuse: Fuse, seconds: float, patience: float) -> tuple[int, bool]:

@@ -48,6 +48,13 @@ class Total:
         self.reruns += report.reruns
         self.repeats += report.repeats
 
+    def is_enough(self, args: argparse.Namespace) -> bool:
+        if args.stop and self.faults:
+            return True
+        if args.each:
+            return all(self.points[point] >= args.each for point in POINTS)
+        return self.kills >= args.kills
+
     def line(self, seconds: float) -> str:
         whole = {
             "kills": self.kills,
@@ -64,6 +71,13 @@ class Total:
         return msgspec.json.encode(whole).decode()
 
 
+class Wanted(msgspec.Struct):
+    """A workload to run: its seed, and where all its lives end ("" for anywhere)."""
+
+    seed: int
+    point: str = ""
+
+
 @dataclass
 class Hand:
     """A process that runs one workload after the other. It has a group of its own: its victims end with it."""
@@ -73,38 +87,33 @@ class Hand:
     hear: int
     text: bytes = b""
 
+    def ask(self, wanted: Wanted) -> None:
+        os.write(self.tell, msgspec.json.encode(wanted) + b"\n")
+
+    def reports(self) -> Iterator[Report]:
+        got = os.read(self.hear, 1 << 16)
+        if not got:
+            raise SystemExit("a process that runs workloads ended by itself; its message is above")
+        self.text += got
+        while b"\n" in self.text:
+            line, self.text = self.text.split(b"\n", 1)
+            yield msgspec.json.decode(line, type=Report)
+
 
 def serve(args: argparse.Namespace, hear: int, tell: int) -> None:
     with os.fdopen(hear, "rb") as requests:
         for line in requests:
-            report = run_workload(int(line), point=args.point, patience=args.patience)
+            wanted = msgspec.json.decode(line, type=Wanted)
+            report = run_workload(wanted.seed, point=wanted.point, patience=args.patience, inside=args.folder)
             os.write(tell, msgspec.json.encode(report) + b"\n")
 
 
 @contextmanager
 def hands(args: argparse.Namespace) -> Iterator[list[Hand]]:
     out: list[Hand] = []
-    for _ in range(args.workers):
-        their_hear, tell = os.pipe()
-        hear, their_tell = os.pipe()
-        pid = os.fork()
-        if pid == 0:
-            code = 1
-            try:
-                os.setpgid(0, 0)
-                for other in out:
-                    os.close(other.tell)
-                    os.close(other.hear)
-                os.close(tell)
-                os.close(hear)
-                serve(args, their_hear, their_tell)
-                code = 0
-            finally:
-                os._exit(code)
-        os.close(their_hear)
-        os.close(their_tell)
-        out.append(Hand(pid, tell, hear))
     try:
+        for _ in range(args.workers):
+            out.append(_hire(args, out))
         yield out
     finally:
         for hand in out:
@@ -115,15 +124,36 @@ def hands(args: argparse.Namespace) -> Iterator[list[Hand]]:
             os.close(hand.hear)
 
 
+def _hire(args: argparse.Namespace, others: list[Hand]) -> Hand:
+    their_hear, tell = os.pipe()
+    hear, their_tell = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            os.setpgid(0, 0)
+            for fd in (tell, hear, *(fd for other in others for fd in (other.tell, other.hear))):
+                os.close(fd)
+            serve(args, their_hear, their_tell)
+            code = 0
+        except Exception as error:
+            print(f"{type(error).__name__}: {error}", file=sys.stderr)
+        finally:
+            os._exit(code)
+    os.close(their_hear)
+    os.close(their_tell)
+    return Hand(pid, tell, hear)
+
+
 def work(args: argparse.Namespace) -> Total:
     """Hand out seeds until enough were killed; what is under way then is still finished and counted."""
     total, started, told = Total(args.seed), time.monotonic(), 0.0
-    limit = started + (args.limit or 60 + args.kills * 1.0)
-    seeds = iter(range(args.seed, args.seed + 1_000_000))
+    limit = started + (args.limit or 60 + args.kills + 20 * args.each)
+    asked: Counter[str] = Counter()
     with hands(args) as free:
-        busy: dict[int, Hand] = {}
+        busy = {hand.hear: hand for hand in free}
         for hand in free:
-            _ask(hand, next(seeds), busy)
+            hand.ask(_next(args, asked, total))
         while busy:
             left = limit - time.monotonic()
             ready, _, _ = select.select(list(busy), [], [], max(0.0, min(left, PROGRESS_SECONDS)))
@@ -132,41 +162,36 @@ def work(args: argparse.Namespace) -> Total:
                 print("out of time; what is under way is not counted", file=sys.stderr)
                 break
             for fd in ready:
-                hand = busy[fd]
-                for report in _reports(hand):
-                    del busy[fd]
+                for report in busy[fd].reports():
                     total.add(report)
                     _complain(report, args)
-                    done = total.kills >= args.kills or (args.stop and total.faults)
-                    if not done:
-                        _ask(hand, next(seeds), busy)
-            told = _progress(total, args.kills, started, told)
+                    if total.is_enough(args):
+                        del busy[fd]
+                    else:
+                        busy[fd].ask(_next(args, asked, total))
+            told = _progress(total, args, started, told)
     return total
 
 
-def _ask(hand: Hand, seed: int, busy: dict[int, Hand]) -> None:
-    os.write(hand.tell, b"%d\n" % seed)
-    busy[hand.hear] = hand
+def _next(args: argparse.Namespace, asked: Counter[str], total: Total) -> Wanted:
+    """With `each`: at the point that was looked for, or hit, least."""
+    point = args.point
+    if args.each:
+        point = min(POINTS, key=lambda p: (total.points[p] >= args.each, asked[p]))
+    wanted = Wanted(args.seed + asked.total(), point)
+    asked[point] += 1
+    return wanted
 
 
-def _reports(hand: Hand) -> Iterator[Report]:
-    got = os.read(hand.hear, 1 << 16)
-    if not got:
-        raise SystemExit("a process that runs workloads ended by itself; its message is above")
-    hand.text += got
-    while b"\n" in hand.text:
-        line, hand.text = hand.text.split(b"\n", 1)
-        yield msgspec.json.decode(line, type=Report)
-
-
-def _progress(total: Total, wanted: int, started: float, told: float) -> float:
+def _progress(total: Total, args: argparse.Namespace, started: float, told: float) -> float:
     now = time.monotonic()
     is_terminal = sys.stderr.isatty()
     if now - told < (0.2 if is_terminal else PROGRESS_SECONDS):
         return told
-    seconds = now - started
-    text = f"{total.kills} of {wanted} kills, {total.workloads} workloads, {sum(total.faults.values())} faults"
-    text += f", {total.kills / seconds * 60:,.0f} kills a minute"
+    n_points = sum(total.points[point] >= args.each for point in POINTS)
+    aim = f"{n_points} of {len(POINTS)} points" if args.each else f"{total.kills} of {args.kills} kills"
+    rate = total.kills / (now - started) * 60
+    text = f"{aim}, {total.workloads} workloads, {sum(total.faults.values())} faults, {rate:,.0f} kills a minute"
     print(f"\r{text}\033[K" if is_terminal else text, end="" if is_terminal else "\n", file=sys.stderr, flush=True)
     return now
 
@@ -174,18 +199,19 @@ def _progress(total: Total, wanted: int, started: float, told: float) -> float:
 def _complain(report: Report, args: argparse.Namespace) -> None:
     if not report.faults:
         return
-    extra = f" --point {args.point}" if args.point else ""
-    extra += f" --plant {args.plant}" if args.plant else ""
+    again = f"python -m tests.crash.main --kills 1 --workers 1 --seed {report.seed}"
+    again += f" --point {report.point}" if report.point else ""
+    again += f" --plant {args.plant}" if args.plant else ""
     print(f"\nworkload {report.seed} after {report.kills} kills:", file=sys.stderr)
     for fault in report.faults[:20]:
         print(f"  {fault.kind}: {fault.text}", file=sys.stderr)
-    print(f"  its files: {report.kept}", file=sys.stderr)
-    print(f"  again: python -m tests.crash.main --kills 1 --workers 1 --seed {report.seed}{extra}", file=sys.stderr)
+    print(f"  its files: {report.kept}\n  again: {again}", file=sys.stderr)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.crash.main", description=__doc__)
     parser.add_argument("--kills", type=int, default=500)
+    parser.add_argument("--each", type=int, default=0, help="instead: so many kills at each of the named points")
     parser.add_argument("--seed", type=int, default=None, help="of the first workload; each next one is one more")
     parser.add_argument("--workers", type=int, default=2, help="workloads at a time")
     parser.add_argument("--point", default="", choices=("", *POINTS), help="kill nowhere else")
@@ -193,6 +219,7 @@ def main() -> int:
     parser.add_argument("--stop", action="store_true", help="at the first workload that fails")
     parser.add_argument("--patience", type=float, default=30.0, help="seconds without an end that mean: stuck")
     parser.add_argument("--limit", type=float, default=0.0, help="seconds for everything")
+    parser.add_argument("--folder", default="", help="for the databases; else half are in memory, half on the disk")
     args = parser.parse_args()
     args.seed = secrets.randbelow(1 << 31) if args.seed is None else args.seed
     if args.plant:

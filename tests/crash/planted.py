@@ -21,15 +21,14 @@ def repeats_unsafe_calls() -> None:
 
 def acts_before_it_records() -> None:
     """Effects are performed while their intent is still being written."""
-    commit = Engine._commit
+    commit, after = Engine._commit, Engine._after
 
-    async def perform_first(self: Engine, changes: Changes) -> int:
-        effects, changes.effects = changes.effects, []
-        for effect in effects:
-            self.performer.perform(effect)
+    async def act_first(self: Engine, changes: Changes) -> int:
+        after(self, changes, self._seq + len(changes.entries))
         return await commit(self, changes)
 
-    Engine._commit = perform_first  # type: ignore[method-assign]
+    Engine._commit = act_first  # type: ignore[method-assign]
+    Engine._after = lambda self, changes, seq: None  # type: ignore[method-assign]
 
 
 def forgets_mail() -> None:

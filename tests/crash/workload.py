@@ -14,7 +14,7 @@ import signal
 import sys
 import time
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -190,14 +190,16 @@ class World:
     async def _root(self, retinue: Retinue, root: Node) -> str:
         self.fuse.at("root-before")
         options = _options(root)
-        id = await retinue.spawn(self.lead, root.task, key=self.plan.key(root), origin=Origin(channel="hook"), **options)
+        id = await retinue.spawn(
+            self.lead, root.task, key=self.plan.key(root), origin=Origin(channel="hook"), **options
+        )
         self.fuse.at("root-after")
         self.journal.write(**{"is": "root"}, life=self.life, name=root.name, run=id)
         return id
 
     async def _answer(self, retinue: Retinue, roots: Sequence[str], *, hold: bool) -> None:
-        while hold and not (self.folder / GO).exists():
-            await asyncio.sleep(0.01)
+        if hold:
+            await _until(self._may_answer)
         while True:
             for id in roots:
                 try:
@@ -207,14 +209,27 @@ class World:
                 except Refused:
                     await asyncio.sleep(0.002)
 
+    async def _may_answer(self) -> bool:
+        return (self.folder / GO).exists()
+
     async def _wait(self, retinue: Retinue, roots: Sequence[str]) -> None:
         """The roots, then what outlives them, then what is still to be sent."""
-        while None in (await retinue.wait(*roots)).values():
-            await asyncio.sleep(0.001)
-        while any(s.ended_at is None for s in await retinue.list(children=True, limit=1_000)):
-            await asyncio.sleep(0.002)
-        while await retinue.deliveries(("pending", "sent")):
-            await asyncio.sleep(0.002)
+        await retinue.wait(*roots)
+        await _until(lambda: self._all_ended(retinue))
+        await _until(lambda: self._all_sent(retinue))
+
+    async def _all_ended(self, retinue: Retinue) -> bool:
+        return all(s.ended_at is not None for s in await retinue.list(children=True, limit=1_000))
+
+    async def _all_sent(self, retinue: Retinue) -> bool:
+        return not await retinue.deliveries(("pending", "sent"))
+
+
+async def _until(holds: Callable[[], Awaitable[bool]]) -> None:
+    while True:
+        if await holds():
+            return
+        await asyncio.sleep(0.002)
 
 
 def _options(node: Node) -> dict[str, Any]:

@@ -1,12 +1,13 @@
 """The real engine on virtual time: real coroutines, real store, real recovery; only the models and tools are scripted.
 
-The process dies by being abandoned: its commit never returns, its tasks are dropped, and the next life starts on what the
-store has. The checks read only the store and the journal of what was really started.
+The process dies by being abandoned: its commit never returns, its tasks are dropped, and the next life starts on what
+the store has. The checks read only the store and the journal of what was really started.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 from collections import Counter
 from typing import Any
@@ -152,7 +153,9 @@ async def simulate(seed: int, store: Any) -> World:
         world.lives += 1
         died = asyncio.Event()
         life = Mortal(store, r, rate if world.lives < 40 else 0.0, died)
-        retinue = Retinue(life, agents=agents(world), rules=script.rules(seed), channels={"hook": Hook(world)}, clock=clock)
+        retinue = Retinue(
+            life, agents=agents(world), rules=script.rules(seed), channels={"hook": Hook(world)}, clock=clock
+        )
         work = asyncio.ensure_future(_one_life(retinue, world, seed))
         death = asyncio.ensure_future(died.wait())
         await asyncio.wait((work, death), return_when=asyncio.FIRST_COMPLETED)
@@ -184,10 +187,8 @@ async def _one_life(retinue: Retinue, world: World, seed: int) -> str:
             break
         for id, run in list(engine.roster.runs.items()):
             if isinstance(run.state, Asking):
-                try:
+                with contextlib.suppress(Refused):
                     await retinue.answer(id, "yes")
-                except Refused:
-                    pass
         await asyncio.sleep(1.0)
     must(not engine._failure, f"the engine stopped: {engine._failure!r}")
     return root

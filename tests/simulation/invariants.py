@@ -166,8 +166,8 @@ def _calls_of(run: Run) -> Calls:
 
 
 def _permitted(sim: Simulation, effect: CallTool) -> None:
-    """I9, by our own reading: nobody from the run up to its root withholds the tool. (What was narrowed a moment ago may
-    still be under way.)"""
+    """I9, by our own reading: nobody from the run up to its root withholds the tool. (What was narrowed a moment ago
+    may still be under way.)"""
     id, name = effect.run, effect.call.name
     while id in sim.roster.specs:
         held = sim.roster.specs[id].capabilities
@@ -219,7 +219,7 @@ def _history(sim: Simulation, run: Run, effect: CallModel) -> None:
 
 
 def after_step(sim: Simulation) -> None:
-    """Between the scan of a restart and its last `Recovered` the runs that waited have not asked for their lanes yet."""
+    """Between the scan of a restart and its last `Recovered` runs have not asked for their lanes yet."""
     roster = sim.roster
     if sim.booting:
         return
@@ -248,6 +248,7 @@ def after_step(sim: Simulation) -> None:
         must(lane.held == lane.size or not lane.waiting, f"I15 lane {name} has room and somebody waits")
     must(not roster.tells and not roster.granted, "I18 news was not taken in the same transaction")
     for parent, count in live_children.items():
+        must(not parent or roster.n_live(parent) == count, f"I2 {parent} counts {roster.n_live(parent)}, {count} live")
         must(not parent or count <= sim.rules.limits.children, f"I11 {parent} has {count} children")
 
 
@@ -278,7 +279,7 @@ def _add(roster: Roster, holds: dict[str, list[int]], id: str, amounts: tuple[in
 
 
 def _ledger(roster: Roster, holds: dict[str, list[int]]) -> None:
-    """I10: what an account holds is exactly what its runs hold and what its children were granted and have not spent."""
+    """I10: an account holds exactly what its runs hold and what its children were granted and have not spent."""
     for account in roster.ledger.accounts.values():
         for i, limit in enumerate(account.limit):
             if account.funded[i] and limit is not None:
@@ -297,14 +298,16 @@ def _alive(sim: Simulation, roster: Roster, id: str, run: Run, spec: Spec) -> No
     """I15, I16: it has an owner, a timer, or somebody whose end will wake it."""
     state = run.state
     must(not isinstance(state, Ended), f"I1 {id} has ended and is still on the roster")
-    parent = roster.specs.get(spec.parent)
+    parent = sim.books.specs.get(spec.parent)
     if parent is not None:
         why = policy.exceeds(spec.capabilities, parent.capabilities)
         must(why is None, f"I9 {id} has more {why} than its parent")
         must(spec.depth == parent.depth + 1 <= 3, f"I11 {id} is too deep")
         above = roster.runs.get(spec.parent)
         if above is not None and above.deadline is not None:
-            must(run.deadline is not None and run.deadline <= above.deadline, f"I16 {id} outlives its parent's deadline")
+            must(
+                run.deadline is not None and run.deadline <= above.deadline, f"I16 {id} outlives its parent's deadline"
+            )
     order = spec.order
     if order.timeout_ms is not None and run.started_at is not None:
         first = run.started_at if order.clock == "start" else spec.created_at
@@ -316,9 +319,9 @@ def _alive(sim: Simulation, roster: Roster, id: str, run: Run, spec: Spec) -> No
     must(run.deadline is None or run.wake_at <= run.deadline, f"I16 {id} sleeps past its deadline")  # type: ignore[operator]
     if isinstance(state, Queued):
         lane = roster.lanes[spec.order.lanes[state.lane].name]
-        must(id in lane.waiting, f"I15 {id} is queued in no lane")
+        must(id in lane, f"I15 {id} is queued in no lane")
     if isinstance(state, Waiting) and state.calls is None and roster.has_mail(id):
-        stays = spec.order.orphans == "wait" and any(c in roster.runs for c in roster.children.get(id, ()))
+        stays = state.all and any(c in roster.runs for c in roster.children.get(id, ()))
         must(stays, f"I15 {id} sleeps with unread mail")
     calls = getattr(state, "calls", None)
     if calls is not None:
@@ -335,14 +338,17 @@ def _calls(roster: Roster, id: str, state: object, calls: Calls) -> None:
     for index, fan in (fan_in.fans if fan_in else {}).items():
         must(calls.open >> index & 1 and not calls.tools >> index & 1, f"I2 {id} joins children of a closed call")
         must(all(c in roster.runs for c in fan.pending), f"I2 {id} waits for a child that is gone")
-        must(fan.pending or fan.composing or fan.join == "turn", f"I15 call {index} of {id} has all its children and stays open")
+        must(
+            fan.pending or fan.composing or fan.join == "turn",
+            f"I15 call {index} of {id} has all its children and stays open",
+        )
         out += len(fan.pending) if fan.join == "turn" else 0
     must(fan_in is None or fan_in.out == out, f"I2 {id} counts {fan_in and fan_in.out} out, {out} are")
 
 
 def at_the_end(sim: Simulation) -> None:
     books, roster = sim.books, sim.roster
-    for name in ("runs", "specs", "children", "fans", "mail", "lanes", "groups", "granted"):
+    for name in ("runs", "specs", "children", "lingering", "fans", "mail", "lanes", "groups", "granted"):
         must(not getattr(roster, name), f"I19 roster.{name} is not empty at the end: {getattr(roster, name)}")
     must(not roster.ledger.accounts, f"I19 accounts are left at the end: {roster.ledger.accounts}")
     must(set(books.specs) == set(books.ended), "I1 not everybody who was started has ended")

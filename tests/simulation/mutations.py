@@ -20,7 +20,7 @@ MUTATIONS = [
     Mutation(
         "a reply is not paid for",
         "core/reply.py",
-        "settle(run.id, state.hold, (used.input + used.output, nanos, 1, 0))",
+        "settle(run.id, state.hold, (used.tokens, used.nanos, 1, 0))",
         "settle(run.id, state.hold, (0, 0, 0, 0))",
     ),
     Mutation("nothing is held before a call", "core/turn.py", "    ledger.hold(run.id, need)\n", ""),
@@ -37,7 +37,9 @@ MUTATIONS = [
         "        case Replied():\n            if event.attempt != state.attempt or state.retry_at is not None:",
         "        case Replied():\n            if False:",
     ),
-    Mutation("an ended run keeps its slot", "core/ending.py", "    free_slots(run, d)\n    return run\n", "    return run\n"),
+    Mutation(
+        "an ended run keeps its slot", "core/ending.py", "    free_slots(run, d)\n    return run\n", "    return run\n"
+    ),
     Mutation(
         "a parent is not told of its child's end",
         "core/ending.py",
@@ -48,7 +50,7 @@ MUTATIONS = [
     Mutation(
         "children outlive a parent that must not be outlived",
         "core/ending.py",
-        '    if live and (d.order.orphans != "keep" or state in ("cancelled", "timed_out")):',
+        '    if d.order.orphans != "keep" or state in ("cancelled", "timed_out"):',
         "    if False:",
     ),
     Mutation("a joined child stays pending", "core/calls.py", "    del fan.pending[outcome.id]\n", ""),
@@ -65,7 +67,10 @@ MUTATIONS = [
         "    text = describe",
     ),
     Mutation(
-        "mail is read and stays in the box", "core/roster.py", "list(self.mail.pop(id, ()))", "list(self.mail.get(id, ()))"
+        "mail is read and stays in the box",
+        "core/roster.py",
+        "list(self.mail.pop(id, ()))",
+        "list(self.mail.get(id, ()))",
     ),
     Mutation(
         "mail that was read comes back after a crash",
@@ -74,7 +79,10 @@ MUTATIONS = [
         "                pass",
     ),
     Mutation(
-        "an unsafe tool is run again", "core/recovery.py", 'if found.restart == "unsafe":', 'if found.restart == "never":'
+        "an unsafe tool is run again",
+        "core/recovery.py",
+        'if found.restart == "unsafe":',
+        'if found.restart == "never":',
     ),
     Mutation(
         "a pure tool is not run again",
@@ -118,7 +126,9 @@ MUTATIONS = [
         "if limits.children is not None and live + n > limits.children:",
         "if limits.children is not None and live > limits.children:",
     ),
-    Mutation("a denial is not inherited", "core/policy.py", "deny=_union(parent.deny, request.deny)", "deny=request.deny"),
+    Mutation(
+        "a denial is not inherited", "core/policy.py", "deny=_union(parent.deny, request.deny)", "deny=request.deny"
+    ),
     Mutation(
         "a denied tool is run",
         "core/policy.py",
@@ -196,7 +206,7 @@ MUTATIONS = [
     Mutation(
         "a stopping run never ends",
         "core/run.py",
-        "            return run if d.children(run) else conclude(run, d, state.ending)",
+        "            return run if d.has_children(run) else conclude(run, d, state.ending)",
         "            return run",
     ),
     Mutation(

@@ -14,8 +14,8 @@ from retinue.core import machine
 from retinue.core.effects import Abort, CallModel, CallTool, Compose, Deliver, Effect, Transmit
 from retinue.core.events import (
     Acked,
-    AnyEvent,
     Answered,
+    AnyEvent,
     Asked,
     Bounced,
     CancelAsked,
@@ -162,7 +162,9 @@ class Simulation:
             case CallTool():
                 return effect.run, self._tool_answer(effect)
             case Compose():
-                texts = [(j.index, j.call_id, j.name, " ".join(o.ending.text for o in j.outcomes)) for j in effect.calls]
+                texts = [
+                    (j.index, j.call_id, j.name, " ".join(o.ending.text for o in j.outcomes)) for j in effect.calls
+                ]
                 return effect.run, Composed(turn=effect.turn, calls=tuple(texts))
             case Deliver():
                 return "", Sent(key=effect.key)
@@ -290,4 +292,3 @@ def tools_of(sim: Simulation, id: str) -> tuple[str, ...]:
     spec = sim.roster.specs[id]
     definition = sim.roster.definitions[spec.order.agent]
     return tuple(t for t in definition.tools if allows(spec.capabilities, t))
-

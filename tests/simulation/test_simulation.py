@@ -1,4 +1,4 @@
-"""50,000 schedules: 48,000 on the pure machine, 2,000 on the real engine; and the schedules themselves are repeatable."""
+"""50,000 schedules: 48,000 on the pure machine, 2,000 on the real engine; and each can be repeated."""
 
 from __future__ import annotations
 

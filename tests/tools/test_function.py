@@ -152,7 +152,7 @@ def test_a_tool_that_cannot_be_described_is_refused_when_it_is_made() -> None:
     def unknown(a: Nowhere) -> None:  # type: ignore[name-defined]  # noqa: F821
         """x"""
 
-    for function, says in ((untyped, "needs an annotation"), (many, "no schema"), (named, "no schema")):
+    for function, says in ((untyped, "needs an annotation"), (many, "by its name"), (named, "by its name")):
         with pytest.raises(ConfigError, match=says):
             tool(function)
     with pytest.raises(ConfigError, match="cannot be resolved"):

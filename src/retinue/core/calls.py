@@ -45,7 +45,8 @@ def dispatch(run: Run, d: Desk, said: Assistant, *, cut: bool) -> Run:
         start_tool(run, d, index, call)
     n = tools.bit_count()
     if n:
-        run = replace(run, usage=run.usage.plus(Usage(calls=n)), last_tool=calls[-1].name)
+        last = calls[tools.bit_length() - 1].name
+        run = replace(run, usage=run.usage.plus(Usage(calls=n)), last_tool=last)
     return settle(run, d, Calls(message=message, count=len(calls), open=tools, tools=tools))
 
 
@@ -84,7 +85,7 @@ def settle(run: Run, d: Desk, calls: Calls) -> Run:
         return wait_in(run, d, Asking(calls=calls))
     if calls.open:
         return wait_in(run, d, Waiting(calls=calls))
-    if calls.pause and not d.roster.has_mail(run.id) and d.children(run):
+    if calls.pause and not d.roster.has_mail(run.id) and d.has_children(run):
         free_slots(run, d)
         return await_mail(run, d)
     return resume(run, d)
@@ -137,7 +138,7 @@ def _close_turn(run: Run, d: Desk, calls: Calls) -> tuple[Run, Calls]:
     fan_in = d.roster.fans.get(run.id)
     if fan_in is None or fan_in.out or not fan_in.by_turn:
         return run, calls
-    return _close_fans(run, d, calls, [i for i, f in fan_in.fans.items() if f.join == "turn"])
+    return _close_fans(run, d, calls, sorted(i for i, f in fan_in.fans.items() if f.join == "turn"))
 
 
 def _close_fans(run: Run, d: Desk, calls: Calls, ready: list[int]) -> tuple[Run, Calls]:
@@ -146,9 +147,13 @@ def _close_fans(run: Run, d: Desk, calls: Calls, ready: list[int]) -> tuple[Run,
     compose = []
     for index in ready:
         fan = fan_in.fans[index]
-        if fan.compose:
+        long = sum(len(o.ending.text) for o in fan.ended) > d.rules.text_cap
+        if fan.compose or long:
             if not fan.composing:
-                compose.append(JoinedCall(index=index, call_id=fan.call_id, name=fan.name, outcomes=in_order(fan)))
+                joined = JoinedCall(
+                    index=index, call_id=fan.call_id, name=fan.name, outcomes=in_order(fan), plain=not fan.compose
+                )
+                compose.append(joined)
                 fan.composing = True
             continue
         fan_in.drop(index)
@@ -184,7 +189,7 @@ def close_recovered(run: Run, d: Desk, calls: Calls) -> tuple[Run, Calls]:
     fan_in = d.roster.fans.get(run.id)
     if fan_in is None:
         return run, calls
-    return _close_fans(run, d, calls, [i for i, f in fan_in.fans.items() if f.join == "call" and not f.pending])
+    return _close_fans(run, d, calls, sorted(i for i, f in fan_in.fans.items() if f.join == "call" and not f.pending))
 
 
 def in_order(fan: Fan) -> tuple[ChildOutcome, ...]:

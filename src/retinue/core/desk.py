@@ -39,6 +39,7 @@ class Desk:
         return self.roster.models[self.spec.model]
 
     def access(self, run: Run) -> Capabilities:
+        """What the run holds itself; `roster.held` also asks everybody above it."""
         return run.access if run.access is not None else self.spec.capabilities
 
     def append(self, run: Run, message: Message) -> Run:
@@ -51,6 +52,9 @@ class Desk:
 
     def tell(self, id: str, event: RunEvent) -> None:
         self.roster.tell(id, event)
+
+    def has_children(self, run: Run) -> bool:
+        return self.roster.n_live(run.id) > 0
 
     def children(self, run: Run) -> list[str]:
         """Live children, oldest first. (An ended child that still has children of its own is not live.)"""

@@ -47,12 +47,14 @@ class ChildOutcome(Value):
 
 
 class JoinedCall(Value):
-    """One open call whose children have all ended, in the order that its family asked for."""
+    """One open call whose children have all ended, in the order that its family asked for. `plain`: its family has no
+    words of its own, but what there is to say is too long to be said without keeping the whole elsewhere."""
 
     index: int
     call_id: str
     name: str
     outcomes: tuple[ChildOutcome, ...]
+    plain: bool = False
 
 
 class Compose(Value):

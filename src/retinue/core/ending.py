@@ -38,11 +38,11 @@ def finish(
         at=d.now,
     )
     run = let_go(run, d)
-    live = d.children(run)
-    if live and (d.order.orphans != "keep" or state in ("cancelled", "timed_out")):
-        for child in live:
+    if d.order.orphans != "keep" or state in ("cancelled", "timed_out"):
+        for child in list(d.roster.below(run.id)):
             d.tell(child, CancelAsked(by=run.id, reason=f"the parent ended: {stop}"))
-        return replace(run, state=Stopping(ending=ending), wake_at=None)
+        if d.has_children(run):
+            return replace(run, state=Stopping(ending=ending), wake_at=None)
     return conclude(run, d, ending)
 
 
@@ -95,7 +95,7 @@ def conclude(run: Run, d: Desk, ending: Ending) -> Run:
     """Terminal. The parent's news is part of this transaction."""
     spec, roster = d.spec, d.roster
     roster.ledger.close(run.id)
-    run = replace(run, state=Ended(ending=ending), wake_at=None, deadline=None)
+    run = replace(run, state=Ended(ending=ending), wake_at=None, deadline=None, said="", spilled=())
     if roster.is_live(spec.parent):
         d.tell(spec.parent, ChildEnded(child=run.id))
     _announce(run, d, ending)
@@ -110,6 +110,7 @@ def _announce(run: Run, d: Desk, ending: Ending) -> None:
     delivery = Delivery(
         key=digest(run.id, "completion"),
         run=run.id,
+        root=spec.root,
         origin=spec.origin,
         text=describe(spec.order.label or spec.order.agent, ending, d.rules.mail_cap),
         state="suppressed" if skipped else "pending",

@@ -136,13 +136,14 @@ class ToolReturned(Event):
 
 
 class Ordered(Event):
-    """A tool finished by giving orders."""
+    """A tool finished by giving orders. `asked_at` is when the call was made: it is part of the children's names."""
 
     turn: int
     index: int
     call_id: str
     name: str
     orders: Orders
+    asked_at: int = 0
 
 
 class Submitted(Event):

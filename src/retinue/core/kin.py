@@ -10,7 +10,7 @@ from retinue.core.effects import ChildOutcome
 from retinue.core.ending import describe
 from retinue.core.events import ChildEnded, RunEvent
 from retinue.core.state import Breaker, Calls, Ended, Run
-from retinue.core.values import Ending, Mail, Spec
+from retinue.core.values import Ending, Mail, Spec, clip
 from retinue.errors import InvalidTransition
 
 
@@ -60,7 +60,7 @@ def _count_failure(run: Run, outcome: ChildOutcome, d: Desk) -> Run:
     """Equal failures in a row open the breaker; any other end closes it."""
     ending = outcome.ending
     if ending.state != "failed":
-        return replace(run, breaker=None) if run.breaker is not None and ending.state == "completed" else run
+        return run if run.breaker is None else replace(run, breaker=None)
     signature = ending.stop if not ending.error else f"{ending.stop}: {ending.error[:80]}"
     last = run.breaker
     count = last.count + 1 if last is not None and last.signature == signature else 1
@@ -71,7 +71,7 @@ def _count_failure(run: Run, outcome: ChildOutcome, d: Desk) -> Run:
 def post(run: Run, mail: Mail, d: Desk) -> Run:
     """Into the mailbox. The number is the receiver's: it orders everything that reaches it."""
     run = replace(run, mail_seq=run.mail_seq + 1)
-    d.roster.post(run.id, replace(mail, seq=run.mail_seq))
+    d.roster.post(run.id, replace(mail, seq=run.mail_seq, text=clip(mail.text, d.rules.mail_cap)))
     return run
 
 

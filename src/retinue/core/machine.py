@@ -105,8 +105,12 @@ def _roster_step(roster: Roster, at: int, event: RosterEvent) -> None:
         case Requested():
             _request(roster, at, event)
         case Forgotten(root=root):
-            if root in roster.specs:
+            if any(root in (s.root, s.conversation) for s in roster.specs.values()):
                 raise InvalidTransition(f"{root} is still open; cancel it first")
+            if any(x.root == root and x.state in ("pending", "sent") for x in roster.deliveries.values()):
+                raise InvalidTransition(f"{root} still has something to announce; wait for it, or drop it")
+            for key in [k for k, x in roster.deliveries.items() if x.root == root]:
+                del roster.deliveries[key]
             roster.changes.forgotten.append(root)
         case Sent() | Acked() | Bounced() | Requeued() | Dropped():
             _deliver(roster, at, event)
@@ -126,8 +130,8 @@ def refuse_request(roster: Roster, event: Requested) -> None:
         raise Refused("model", f"no model {model!r} is known; known: {', '.join(sorted(roster.models)) or 'none'}")
     if order.budget.usd is not None and not roster.models[model].priced:
         raise Refused("price", f"the price of {model!r} is unknown, so a budget in dollars cannot be kept")
-    if event.id in roster.specs:
-        raise Refused("id", f"a run with the id {event.id} exists already")
+    if not event.id or event.id in roster.specs:
+        raise Refused("id", f"a run with the id {event.id!r} exists already" if event.id else "a run needs an id")
     if event.conversation and any(s.conversation == event.conversation for s in roster.specs.values()):
         raise Refused("conversation", f"a live run is already writing in conversation {event.conversation}")
 
@@ -142,7 +146,7 @@ def _request(roster: Roster, at: int, event: Requested) -> None:
         raise InvalidTransition(f"refused ({refusal.limit}): {refusal}") from None
     spec = Spec(
         id=event.id,
-        order=event.order,
+        order=spawn.in_lane_order(event.order),
         root=event.id,
         created_at=at,
         conversation=event.conversation or event.id,

@@ -24,7 +24,7 @@ def step(delivery: Delivery, event: Sent | Acked | Bounced | Requeued | Dropped,
             if delivery.attempts >= rules.delivery_tries:
                 return replace(delivery, state="dead", error=event.error)
             ceiling = min(rules.delivery_cap_ms, rules.delivery_base_ms << min(delivery.attempts, 20))
-            wait = int(digest(delivery.key, delivery.attempts)[:8], 16) % (ceiling + 1)
+            wait = int(digest(delivery.key, delivery.attempts)[:8], 16) % (max(0, ceiling) + 1)
             return replace(delivery, state="pending", error=event.error, next_at=at + wait)
         case Requeued():
             _must(delivery, event, "dead")

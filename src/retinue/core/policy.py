@@ -81,15 +81,16 @@ def exceeds(child: Capabilities, parent: Capabilities) -> str | None:
 
 
 def _meet(a: tuple[str, ...] | None, b: tuple[str, ...] | None) -> tuple[str, ...] | None:
-    if a is None or b is None or a is b:
+    if a is None or b is None:
         return a if b is None else b
-    return tuple(sorted(set(a) & set(b)))
+    return tuple(sorted({*a} & {*b}))
 
 
 def _within(roots: tuple[str, ...] | None, asked: tuple[str, ...] | None) -> tuple[str, ...] | None:
     """Paths are kept when a root of the parent covers them, and a parent's root when an asked path covers it."""
-    if roots is None or asked is None or roots is asked:
-        return roots if asked is None else asked
+    if roots is None or asked is None:
+        only = roots if asked is None else asked
+        return None if only is None else tuple(sorted({p for p in only if ".." not in p.split("/")}))
     kept = {p for p in asked if _covers(p, roots)} | {r for r in roots if _covers(r, asked)}
     return tuple(sorted(kept))
 
@@ -102,9 +103,7 @@ def _covers(path: str, roots: Iterable[str]) -> bool:
 
 
 def _union(a: tuple[str, ...], b: tuple[str, ...]) -> tuple[str, ...]:
-    if not b or a is b:
-        return a
-    return tuple(sorted({*a, *b}))
+    return tuple(sorted({*a, *b})) if b else a
 
 
 def _least(a: int | None, b: int | None) -> int | None:

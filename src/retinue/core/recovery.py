@@ -8,8 +8,7 @@ from retinue.core.calls import close_recovered, settle, start_tool
 from retinue.core.desk import Desk
 from retinue.core.ending import finish
 from retinue.core.events import Recovered
-from retinue.core.state import Asking, Calls, Run, Waiting
-from retinue.core.turn import sooner
+from retinue.core.state import Calls, Run, Waiting
 from retinue.core.values import Result
 
 UNKNOWN = (
@@ -64,10 +63,9 @@ def out_of_time(run: Run, d: Desk) -> Run | None:
 
 
 def waited_too_long(run: Run, d: Desk) -> Run:
-    state = run.state
-    until = state.until if isinstance(state, (Waiting, Asking)) else (run.wake_at or 0)
-    if until > d.now:
-        return replace(run, wake_at=sooner(run.deadline, until))
-    if isinstance(state, Waiting) and state.calls is None and run.said:
+    """Every wait has an end. (A timer that comes early, or late for an older wait, changes nothing.)"""
+    if run.wake_at is None or run.wake_at > d.now:
+        return run
+    if isinstance(run.state, Waiting) and run.state.calls is None and run.said:
         return finish(run, d, "completed", "idle")
     return finish(run, d, "timed_out", "waited_too_long", error="nothing came within the longest wait that is allowed")

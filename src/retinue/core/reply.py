@@ -7,13 +7,23 @@ from typing import assert_never
 from msgspec.structs import replace
 
 from retinue.core.calls import dispatch
-from retinue.core.desk import Desk, seated
+from retinue.core.desk import Desk, seated, weight
 from retinue.core.effects import Abort
 from retinue.core.ending import book_estimate, finish, free_slots
 from retinue.core.events import ModelFailed, Replied
 from retinue.core.state import Run, Thinking
-from retinue.core.turn import ANNOUNCE, SUMMARY, await_mail, next_turn, prompt_bound, relist_children, sooner, think
-from retinue.core.values import Artifact, User, digest
+from retinue.core.turn import (
+    ANNOUNCE,
+    COMPACT,
+    SUMMARY,
+    await_mail,
+    next_turn,
+    prompt_bound,
+    relist_children,
+    sooner,
+    think,
+)
+from retinue.core.values import Artifact, Reply, Usage, User, digest
 
 
 def abandon(run: Run, state: Thinking, d: Desk) -> Run:
@@ -28,11 +38,8 @@ def abandon(run: Run, state: Thinking, d: Desk) -> Run:
 
 def take_reply(run: Run, state: Thinking, event: Replied, d: Desk) -> Run:
     reply, said = event.reply, event.reply.message
-    used = reply.usage
-    nanos = used.nanos or d.model.cost(used.input, used.output)
-    used = replace(used, nanos=nanos, turns=1)
-    d.roster.ledger.settle(run.id, state.hold, (used.input + used.output, nanos, 1, 0))
-    known = used.input + used.output or prompt_bound(run, d)
+    used = _counted(run, d, reply)
+    d.roster.ledger.settle(run.id, state.hold, (used.tokens, used.nanos, 1, 0))
     spilled = run.spilled
     if event.spilled is not None:
         sha, n = event.spilled
@@ -44,11 +51,12 @@ def take_reply(run: Run, state: Thinking, event: Replied, d: Desk) -> Run:
         turn=run.turn + 1,
         usage=run.usage.plus(used),
         said=said.text or run.said,
+        empty=run.empty if not said.text.strip() and not said.calls else 0,
         spilled=spilled,
         model_used=reply.model or d.spec.model,
         deaths=0,
     )
-    run = seated(replace(d.append(run, said), context=known, fresh=0), d.now)
+    run = seated(replace(d.append(run, said), context=used.tokens, fresh=0), d.now)
     if reply.stop == "refusal":
         return finish(run, d, "failed", "refused", error=said.text or "the model refused")
     if state.purpose == "compact":
@@ -58,6 +66,22 @@ def take_reply(run: Run, state: Thinking, event: Replied, d: Desk) -> Run:
     if not said.text.strip():
         return _take_silence(run, state, d)
     return _take_text(run, state, event, d)
+
+
+def _counted(run: Run, d: Desk, reply: Reply) -> Usage:
+    """What the provider counted; what it did not count is booked at its bound, as an estimate."""
+    told = reply.usage
+    used = Usage(
+        input=max(0, told.input),
+        output=max(0, told.output),
+        cache_read=max(0, told.cache_read),
+        cache_write=max(0, told.cache_write),
+        turns=1,
+    )
+    if not used.tokens:
+        bound, said = prompt_bound(run, d), weight(reply.message)
+        return replace(used, estimated=bound + said, nanos=max(0, told.nanos) or d.model.cost(bound, said))
+    return replace(used, nanos=max(0, told.nanos) or d.model.cost(used.input, used.output))
 
 
 def _take_calls(run: Run, state: Thinking, event: Replied, d: Desk) -> Run:
@@ -101,8 +125,8 @@ def _take_text(run: Run, state: Thinking, event: Replied, d: Desk) -> Run:
         return finish(run, d, "completed", "done", text=text)
     if d.roster.has_mail(run.id):
         return next_turn(run, d)
-    if order.orphans == "wait" and d.children(run):
-        return _rest(run, d)
+    if order.orphans == "wait" and d.has_children(run):
+        return _rest(run, d, all=True)
     if order.report in ("summary", "announce"):
         prompt = order.report_prompt or (SUMMARY if order.report == "summary" else ANNOUNCE)
         run = d.append(replace(run, summarised=True), User(text=prompt, kind="nudge"))
@@ -112,9 +136,9 @@ def _take_text(run: Run, state: Thinking, event: Replied, d: Desk) -> Run:
     return finish(run, d, "completed", "done", text=text)
 
 
-def _rest(run: Run, d: Desk) -> Run:
+def _rest(run: Run, d: Desk, *, all: bool = False) -> Run:
     free_slots(run, d)
-    return await_mail(run, d)
+    return await_mail(run, d, all=all)
 
 
 def take_failure(run: Run, state: Thinking, event: ModelFailed, d: Desk) -> Run:
@@ -128,6 +152,8 @@ def take_failure(run: Run, state: Thinking, event: ModelFailed, d: Desk) -> Run:
     d.roster.ledger.release(run.id, state.hold)
     run = seated(run, d.now)
     if event.kind == "context_exhausted" and state.purpose == "turn" and run.length - run.start > 4:
-        return think(run, d, "compact")
+        # What was too long stays too long: only the younger half is shown to be summed up.
+        run = replace(run, start=run.start + (run.length - run.start) // 2, context=0)
+        return think(d.append(run, User(text=COMPACT, kind="nudge")), d, "compact")
     error = f"Failed after {tries} attempts: {event.message}" if event.retry else event.message
     return finish(run, d, "failed", event.kind, error=error)

@@ -7,6 +7,7 @@ restart the roster is built again from the open runs. Every operation costs what
 from __future__ import annotations
 
 from collections import OrderedDict, deque
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from msgspec.structs import replace
@@ -14,6 +15,7 @@ from msgspec.structs import replace
 from retinue.core.effects import Abort, ChildOutcome, Deliver, Effect, Transmit
 from retinue.core.events import Entry, RunEvent
 from retinue.core.ledger import Account, Ledger
+from retinue.core.policy import narrow
 from retinue.core.state import Ended, Queued, Run, Thinking, Working
 from retinue.core.values import Capabilities, Definition, Delivery, Lane, Mail, Message, ModelInfo, Rules, Spec
 
@@ -38,9 +40,27 @@ class Changes:
 
 @dataclass(slots=True)
 class LaneState:
+    """Who holds slots, and who waits: those who come back from a wait of their own go before those who are new."""
+
     size: int
     held: int = 0
-    waiting: OrderedDict[str, None] = field(default_factory=OrderedDict)
+    back: OrderedDict[str, None] = field(default_factory=OrderedDict)
+    new: OrderedDict[str, None] = field(default_factory=OrderedDict)
+
+    @property
+    def waiting(self) -> int:
+        return len(self.back) + len(self.new)
+
+    def __contains__(self, id: object) -> bool:
+        return id in self.back or id in self.new
+
+    def leave(self, id: str) -> None:
+        self.back.pop(id, None)
+        self.new.pop(id, None)
+
+    def next(self) -> str:
+        id, _ = (self.back or self.new).popitem(last=False)
+        return id
 
 
 @dataclass(slots=True)
@@ -89,6 +109,8 @@ class Roster:
         self.granted: set[str] = set()
         self.tickets = 0
         self.children: dict[str, dict[str, None]] = {}
+        self.lingering: dict[str, int] = {}
+        self._lingerers: set[str] = set()
         self.fans: dict[str, FanIn] = {}
         self.mail: dict[str, deque[Mail]] = {}
         self.deliveries: dict[str, Delivery] = {}
@@ -116,22 +138,52 @@ class Roster:
                 members[spec.order.group] = members.get(spec.order.group, 0) + 1
 
     def dismiss(self, id: str) -> None:
-        """An ended run leaves; its rows stay. Its spec stays too while it has children, who answer to its ancestors."""
-        self.runs.pop(id, None)
+        """An ended run leaves; its rows stay. Its spec lingers while it has children, who answer to its ancestors."""
+        run = self.runs.pop(id, None)
         self.mail.pop(id, None)
         self.fans.pop(id, None)
+        if id in self.children and run is not None:
+            self.linger(self.specs[id], run)
         while id and id not in self.children and id not in self.runs:
             spec = self.specs.pop(id, None)
             if spec is None:
                 return
-            siblings = self.children.get(spec.parent)
-            if siblings is not None:
-                siblings.pop(id, None)
-                if not siblings:
-                    del self.children[spec.parent]
+            self._leave_parent(spec)
             if spec.order.group:
                 self._leave_group(spec)
             id = spec.parent
+
+    def linger(self, spec: Spec, run: Run) -> None:
+        """Keep an ended run's spec for those below it; what was taken from it while it ran stays taken."""
+        self.specs[spec.id] = spec if run.access is None else replace(spec, capabilities=run.access)
+        if spec.parent:
+            self.children.setdefault(spec.parent, {})[spec.id] = None
+            self.lingering[spec.parent] = self.lingering.get(spec.parent, 0) + 1
+            self._lingerers.add(spec.id)
+
+    def _leave_parent(self, spec: Spec) -> None:
+        siblings = self.children.get(spec.parent)
+        if siblings is None or spec.id not in siblings:
+            return
+        del siblings[spec.id]
+        if spec.id in self._lingerers:
+            self._lingerers.discard(spec.id)
+            self.lingering[spec.parent] -= 1
+        if not siblings:
+            del self.children[spec.parent]
+            self.lingering.pop(spec.parent, None)
+
+    def n_live(self, id: str) -> int:
+        """How many children of a run are live, without counting them."""
+        return len(self.children.get(id, ())) - self.lingering.get(id, 0)
+
+    def below(self, id: str) -> Iterator[str]:
+        """Live children, and live descendants of ended ones: whoever hears of a cancel first."""
+        for child in self.children.get(id, ()):
+            if child in self.runs:
+                yield child
+            else:
+                yield from self.below(child)
 
     def _leave_group(self, spec: Spec) -> None:
         key = (spec.parent, spec.order.group_kind)
@@ -155,17 +207,22 @@ class Roster:
         return run is not None and not isinstance(run.state, Ended)
 
     def ancestry(self, id: str) -> list[tuple[str, Capabilities]]:
-        """The run and its ancestors with what each holds now. An ended ancestor still binds through its spec."""
+        """The run and its ancestors with what each holds now."""
         out = []
-        while id:
-            spec = self.specs.get(id)
-            if spec is None:
-                break
+        while (spec := self.specs.get(id)) is not None:
             run = self.runs.get(id)
             held = run.access if run is not None and run.access is not None else spec.capabilities
             out.append((spec.order.label or spec.order.agent, held))
             id = spec.parent
         return out
+
+    def held(self, id: str) -> Capabilities:
+        """What a run may do now: its own set, within what every ancestor still has."""
+        (_, own), *above = self.ancestry(id)
+        for distance, (_, theirs) in enumerate(above, 1):
+            left = None if theirs.depth is None else theirs.depth - distance
+            own = narrow(own, theirs if left == theirs.depth else replace(theirs, depth=left))
+        return own
 
     # lanes
 
@@ -178,9 +235,7 @@ class Roster:
         for n in range(first, len(lanes)):
             lane = self._lane(lanes[n])
             if lane.held >= lane.size:
-                lane.waiting[id] = None
-                if back:
-                    lane.waiting.move_to_end(id, last=False)
+                (lane.back if back else lane.new)[id] = None
                 return n
             lane.held += 1
         return len(lanes)
@@ -206,7 +261,7 @@ class Roster:
             lane.held -= 1
             if lane.waiting and lane.held < lane.size:
                 lane.held += 1
-                id, _ = lane.waiting.popitem(last=False)
+                id = lane.next()
                 self.granted.add(id)
                 promoted.append(id)
             elif not lane.held and not lane.waiting:
@@ -217,16 +272,16 @@ class Roster:
         """A run that waited in `lane` does not want it any more."""
         state = self.lanes.get(lane.name)
         if state is not None:
-            state.waiting.pop(id, None)
+            state.leave(id)
 
-    def lanes_waited_in(self, lanes: tuple[Lane, ...], n: int) -> OrderedDict[str, None]:
-        """Who waits in lane `n` of these."""
-        state = self.lanes.get(lanes[n].name) if n < len(lanes) else None
-        return OrderedDict() if state is None else state.waiting
+    def waits(self, id: str, lane: Lane) -> bool:
+        state = self.lanes.get(lane.name)
+        return state is not None and id in state
 
-    def is_full(self, lane: Lane) -> bool:
-        state = self._lane(lane)
-        return state.held + len(state.waiting) >= state.size
+    def room(self, lane: Lane) -> int:
+        """How many more runs would find a slot in a lane at once."""
+        state = self.lanes.get(lane.name)
+        return lane.size if state is None else max(0, state.size - state.held - state.waiting)
 
     def _lane(self, lane: Lane) -> LaneState:
         state = self.lanes.get(lane.name)

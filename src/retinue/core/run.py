@@ -57,7 +57,7 @@ def step(run: Run, event: RunEvent, d: Desk) -> Run:
         case Waiting():
             if run.state.calls is not None:
                 return _at_calls(run, run.state.calls, event, d)
-            return _idle(run, event, d)
+            return _idle(run, run.state, event, d)
         case Stopping():
             return _stopping(run, run.state, event, d)
         case Ended():
@@ -86,9 +86,9 @@ def _queued(run: Run, state: Queued, event: RunEvent, d: Desk) -> Run:
         case Narrowed():
             return _narrow(run, event, d)
         case Woke():
-            return out_of_time(run, d) or replace(run, wake_at=sooner(run.deadline, d.now + d.rules.wait_ms))
+            return out_of_time(run, d) or waited_too_long(run, d)
         case Recovered():
-            if run.id in d.roster.lanes_waited_in(d.order.lanes, state.lane):
+            if state.lane < len(d.order.lanes) and d.roster.waits(run.id, d.order.lanes[state.lane]):
                 return again(run)
             return stop_recovery(run, event, d) or _enter_lanes(again(run), d, 0, back=state.back)
         case Replied() | ModelFailed() | ToolReturned() | Ordered() | Submitted() | Asked() | Answered() | Composed():
@@ -145,7 +145,7 @@ def _thinking(run: Run, state: Thinking, event: RunEvent, d: Desk) -> Run:
                 return ended
             if state.retry_at is not None and state.retry_at <= d.now:
                 return call_model(run, d, state)
-            return replace(run, wake_at=sooner(run.deadline, state.retry_at or d.now + d.rules.wait_ms))
+            return run if state.retry_at is not None else waited_too_long(run, d)
         case Recovered():
             if event.attempt != state.attempt:
                 return again(run)
@@ -186,6 +186,8 @@ def _at_calls(run: Run, calls: Calls, event: RunEvent, d: Desk) -> Run:
             _must_be(run, event, calls.asks, event.turn, event.index)
             return close_call(run, d, calls, event.index, Result(call_id=event.call_id, text=event.text))
         case Composed():
+            if len({index for index, _, _, _ in event.calls}) != len(event.calls):
+                raise stale(run, event, "it answers one call twice")
             for index, _, _, _ in event.calls:
                 composing = d.roster.is_composing(run.id, index)
                 _must_be(run, event, calls.open if composing else 0, event.turn, index)
@@ -249,14 +251,14 @@ def _take_submission(run: Run, event: Submitted, d: Desk) -> Run:
     return finish(run, d, "failed", "sub_agent_error", error=event.text)
 
 
-def _idle(run: Run, event: RunEvent, d: Desk) -> Run:
+def _idle(run: Run, state: Waiting, event: RunEvent, d: Desk) -> Run:
     """Waiting for mail: a host, a paused turn, or a run that stays for its children."""
     match event:
         case Posted():
             return resume(post(run, event.mail, d), d)
         case ChildEnded():
             run = news(run, event, d)
-            hold_on = d.order.orphans == "wait" and not d.order.host and d.children(run)
+            hold_on = state.all and d.has_children(run)
             return run if hold_on else resume(run, d)
         case CancelAsked():
             return _cancel(run, event, d)
@@ -268,7 +270,11 @@ def _idle(run: Run, event: RunEvent, d: Desk) -> Run:
             stopped = stop_recovery(run, event, d)
             if stopped is not None:
                 return stopped
-            return resume(again(run), d) if d.roster.has_mail(run.id) and not d.children(run) else again(run)
+            return (
+                again(run)
+                if not d.roster.has_mail(run.id) or (state.all and d.has_children(run))
+                else resume(again(run), d)
+            )
         case (
             Enlisted()
             | Admitted()
@@ -290,13 +296,13 @@ def _stopping(run: Run, state: Stopping, event: RunEvent, d: Desk) -> Run:
     match event:
         case ChildEnded():
             run = news(run, event, d)
-            return run if d.children(run) else conclude(run, d, state.ending)
+            return run if d.has_children(run) else conclude(run, d, state.ending)
         case Posted():
             return post(run, event.mail, d)
         case CancelAsked() | Narrowed() | Woke():
             return run
         case Recovered():
-            if not d.children(run):
+            if not d.has_children(run):
                 return conclude(run, d, state.ending)
             for child in d.children(run):
                 d.tell(child, CancelAsked(by=run.id, reason="the parent ended"))

@@ -29,7 +29,7 @@ def plan(run: Run, d: Desk, event: Ordered) -> list[tuple[Spec, Limit]]:
     out = []
     for item, (order, grant) in enumerate(zip(orders, grants, strict=True)):
         slot = Slot(turn=run.turn, index=event.index, item=item, call_id=event.call_id, tool=event.name)
-        spec = _child_spec(run, d, order, slot)
+        spec = _child_spec(run, d, order, slot, event.asked_at or d.now)
         if order.budget.usd is not None and not d.roster.models[spec.model].priced:
             raise Refused("price", f"the price of {spec.model!r} is unknown, so a budget in dollars cannot be kept")
         out.append((spec, grant))
@@ -37,21 +37,30 @@ def plan(run: Run, d: Desk, event: Ordered) -> list[tuple[Spec, Limit]]:
 
 
 def _check_limits(run: Run, d: Desk, orders: tuple[Order, ...]) -> None:
-    held = d.access(run)
+    held, first = d.roster.held(run.id), orders[0]
     if not held.spawn or (held.depth is not None and held.depth <= 0):
         raise Refused("depth", f"runs at depth {d.spec.depth} may not spawn")
+    if any((o.join, o.compose, o.results) != (first.join, first.compose, first.results) for o in orders):
+        raise Refused("mixed", "the children of one call must be joined and reported in one way")
     if run.breaker is not None and run.breaker.until > d.now:
         b = run.breaker
         wait = (b.until - d.now + 999) // 1000
         raise Refused("breaker", f"{b.count} children in a row failed alike ({b.signature}); try again in {wait} s")
-    live = len(d.roster.children.get(run.id, ()))
-    for limits in {orders[0].limits, d.rules.limits}:
+    live = d.roster.n_live(run.id)
+    for limits in dict.fromkeys((*(o.limits for o in orders), d.rules.limits)):
         _check_numbers(run, d, limits, len(orders), live)
     if held.fanout is not None and live + len(orders) > held.fanout:
         raise Refused("children", f"{live} children are live and {len(orders)} more were asked for (max {held.fanout})")
+    _check_lanes(d, orders)
+    _check_groups(run, d, orders)
+
+
+def _check_lanes(d: Desk, orders: tuple[Order, ...]) -> None:
+    wanted: dict[str, int] = {}
     for order in orders:
         for lane in order.lanes:
-            if lane.on_full == "refuse" and d.roster.is_full(lane):
+            wanted[lane.name] = wanted.get(lane.name, 0) + 1
+            if lane.on_full == "refuse" and wanted[lane.name] > d.roster.room(lane):
                 raise Refused("running", f"lane {lane.name!r} is full ({lane.size} running)")
 
 
@@ -66,17 +75,19 @@ def _check_numbers(run: Run, d: Desk, limits: Limits, n: int, live: int) -> None
         raise Refused("total", f"{run.n_children} children were started and {n} more asked for (max {limits.total})")
 
 
-def _check_groups(run: Run, d: Desk, order: Order) -> None:
-    if order.limits.groups is None or not order.group:
-        return
-    groups = d.roster.groups.get((run.id, order.group_kind), {})
-    if order.group not in groups and len(groups) >= order.limits.groups:
-        raise Refused("groups", f"too many groups are running: {len(groups)} (max {order.limits.groups})")
+def _check_groups(run: Run, d: Desk, orders: tuple[Order, ...]) -> None:
+    known: dict[str, set[str]] = {}
+    for order in orders:
+        if order.limits.groups is None or not order.group:
+            continue
+        groups = known.setdefault(order.group_kind, set(d.roster.groups.get((run.id, order.group_kind), ())))
+        if order.group not in groups and len(groups) >= order.limits.groups:
+            raise Refused("groups", f"too many groups are running: {len(groups)} (max {order.limits.groups})")
+        groups.add(order.group)
 
 
 def _grants(run: Run, d: Desk, orders: tuple[Order, ...]) -> list[Limit]:
     """What each child gets of its own. Amounts without a limit are drawn from the parent's account when spent."""
-    _check_groups(run, d, orders[0])
     asked = [ledger.limits_of(o.budget) for o in orders]
     policy_name = orders[0].share
     if policy_name:
@@ -112,16 +123,14 @@ def _least(a: Limit, b: Limit) -> Limit:
     return (w, x, y, z)
 
 
-def _child_spec(run: Run, d: Desk, order: Order, slot: Slot) -> Spec:
+def _child_spec(run: Run, d: Desk, order: Order, slot: Slot, at: int) -> Spec:
     roster, parent = d.roster, d.spec
-    held = d.access(run)
+    held = roster.held(run.id)
     definition = roster.definitions.get(order.agent)
     if definition is None or (held.agents is not None and order.agent not in held.agents):
         known = ", ".join(held.agents if held.agents is not None else sorted(roster.definitions)) or "none"
         raise Refused("agent", f"no agent {order.agent!r} on the staff; there is: {known}")
-    id = order.id or run_id(d.now, run.id, slot.turn, slot.call_id, slot.index, slot.item)
-    if id in roster.specs:
-        raise Refused("id", f"a run with the id {id} exists already")
+    id = run_id(at, run.id, slot.turn, slot.call_id, slot.index, slot.item, count=slot.item)
     capabilities = grant_tools(order, definition, held)
     model = order.model or definition.model or parent.model
     if model not in roster.models or (capabilities.models is not None and model not in capabilities.models):
@@ -129,7 +138,7 @@ def _child_spec(run: Run, d: Desk, order: Order, slot: Slot) -> Spec:
         raise Refused("model", f"model {model!r} is not allowed; allowed: {known}")
     return Spec(
         id=id,
-        order=order,
+        order=in_lane_order(order),
         root=parent.root,
         parent=parent.id,
         depth=parent.depth + 1,
@@ -142,6 +151,14 @@ def _child_spec(run: Run, d: Desk, order: Order, slot: Slot) -> Spec:
         model=model,
         origin=parent.origin if order.origin is None else order.origin,
     )
+
+
+def in_lane_order(order: Order) -> Order:
+    """Everybody takes lanes in one order, narrow ones first, and each once: so no two runs wait for each other."""
+    if len(order.lanes) < 2:
+        return order
+    by_name = {lane.name: lane for lane in reversed(order.lanes)}
+    return replace(order, lanes=tuple(sorted(by_name.values(), key=lambda lane: (lane.size, lane.name))))
 
 
 def grant_tools(order: Order, definition: Definition, held: Capabilities) -> Capabilities:
@@ -237,27 +254,28 @@ def hire(run: Run, d: Desk, event: Ordered, planned: list[tuple[Spec, Limit]]) -
 
 def check_words(run: Run, d: Desk, sends: tuple[Send, ...], cancels: tuple[str, ...]) -> None:
     """Messages go to the parent, to own children and to peers that were permitted; cancels go to own children."""
+    written: dict[str, int] = {}
     for send in sends:
-        why = cannot_write(d.roster, run.id, send.to)
+        why = cannot_write(d.roster, run.id, send.to, written.get(send.to, 0))
         if why is not None:
             raise Refused("comms", why)
+        written[send.to] = written.get(send.to, 0) + 1
     for id in cancels:
         if id not in d.roster.children.get(run.id, ()) or id not in d.roster.runs:
             raise Refused("cancel", f"{id!r} is not a live child of this run")
 
 
-def cannot_write(roster: Roster, sender: str, to: str) -> str | None:
-    """Why `sender` may not write to `to` now, or None. The empty sender is the user."""
+def cannot_write(roster: Roster, sender: str, to: str, more: int = 0) -> str | None:
+    """Why `sender` may not write to `to` now, or None. The empty sender is the user; `more` are on their way."""
     spec = roster.specs.get(to)
-    if spec is None or to not in roster.runs:
+    if spec is None or not roster.is_live(to):
         return f"{to!r} is not a live run that you may write to"
     if sender:
-        mine = roster.specs[sender]
-        held = roster.runs[sender].access or mine.capabilities
-        family = to == mine.parent or spec.parent == sender
-        if not family and (held.comms is None or to not in held.comms):
+        family = to == roster.specs[sender].parent or spec.parent == sender
+        peers = roster.held(sender).comms
+        if not family and (peers is None or to not in peers):
             return f"{to!r} is not a live run that you may write to"
-    waiting = sum(1 for m in roster.mail.get(to, ()) if m.sender == sender)
+    waiting = more + sum(1 for m in roster.mail.get(to, ()) if m.sender == sender)
     if waiting >= roster.rules.mail_per_sender:
         return f"{to!r} has {waiting} messages from you that it has not read yet"
     return None

@@ -55,10 +55,12 @@ class Working(State):
 
 
 class Waiting(State):
-    """Nothing of its own is under way and it holds no slot: joined children (`calls`), or mail, must come first."""
+    """Nothing of its own is under way and it holds no slot: joined children (`calls`), or mail, must come first; with
+    `all`, the news of the last child."""
 
     calls: Calls | None = None
     until: int = 0
+    all: bool = False
 
 
 class Asking(State):

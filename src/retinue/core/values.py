@@ -6,6 +6,7 @@ Times are integer milliseconds since the epoch, money is integer nano-dollars, t
 from __future__ import annotations
 
 import hashlib
+import math
 from typing import Any, Literal, dataclass_transform
 
 import msgspec
@@ -116,8 +117,10 @@ class Budget(Value):
     def __post_init__(self) -> None:
         for name in ("tokens", "usd", "turns", "calls", "seconds"):
             amount = getattr(self, name)
-            if amount is not None and not amount >= 0:
-                raise ValueError(f"Budget.{name} must be 0 or more, not {amount!r}; leave it out for no limit")
+            if amount is not None and not 0 <= amount < math.inf:
+                raise ValueError(
+                    f"Budget.{name} must be 0 or more and finite, not {amount!r}; leave it out for no limit"
+                )
 
 
 class ModelInfo(Value):
@@ -209,6 +212,10 @@ class Lane(Value):
     size: int
     on_full: Literal["queue", "refuse"] = "queue"
 
+    def __post_init__(self) -> None:
+        if self.size < 1:
+            raise ValueError(f"lane {self.name!r} must have room for at least one run, not {self.size}")
+
 
 class Limits(Value):
     """Numbers that can refuse a spawn; None does not."""
@@ -227,13 +234,16 @@ class Retry(Value):
     base_ms: int = 500
     cap_ms: int = 60_000
 
+    def __post_init__(self) -> None:
+        if self.attempts < 1 or self.base_ms < 0 or self.cap_ms < 0:
+            raise ValueError("a retry policy has at least one attempt and no negative times")
+
 
 class Order(Value):
     """What a caller asks for when it wants a run. Every field has the default of a plain child."""
 
     agent: str
     task: str
-    id: str = ""
     label: str = ""
     join: Join = "call"
     report: Report = "text"
@@ -265,7 +275,10 @@ class Order(Value):
     on_restart: Literal["resume", "fail"] = "resume"
     announce: bool = False
     retry: Retry = Retry()
-    key: str = ""
+
+    def __post_init__(self) -> None:
+        if self.weight < 0:
+            raise ValueError(f"Order.weight must be 0 or more, not {self.weight}")
 
 
 class Slot(Value):
@@ -342,8 +355,8 @@ class Send(Value):
 class Orders(Value):
     """What a tool wants the machine to do, all of it or nothing.
 
-    `answer` closes the call at once; without it the call stays open until the joined children have ended. `refusals`
-    maps a limit's name to the words that the family uses for it. `pause` ends the turn and waits for news.
+    `answer` is the call's result, unless children are joined: then the call stays open until they have ended.
+    `refusals` maps a limit's name to the words that the family uses for it. `pause` ends the turn and waits for news.
     """
 
     spawns: tuple[Order, ...] = ()
@@ -395,6 +408,7 @@ class Delivery(Value):
     run: str
     origin: Origin
     text: str
+    root: str = ""
     state: Literal["pending", "sent", "acked", "suppressed", "dead"] = "pending"
     attempts: int = 0
     next_at: int = 0
@@ -406,11 +420,15 @@ def digest(*parts: object) -> str:
     return hashlib.sha256("\x1f".join(map(str, parts)).encode("utf-8", "replace")).hexdigest()[:32]
 
 
-def run_id(at: int, *parts: object) -> str:
-    """A UUID of version 7 whose time is `at` and whose other bits name the logical act: sortable and repeatable."""
+def run_id(at: int, *parts: object, count: int | None = None) -> str:
+    """A UUID of version 7 whose time is `at` and whose other bits name the logical act: sortable and repeatable.
+
+    `count` orders those of the same millisecond.
+    """
     h = digest(*parts)
     t = f"{at & 0xFFFFFFFFFFFF:012x}"
-    return f"{t[:8]}-{t[8:]}-7{h[:3]}-{'89ab'[int(h[3], 16) & 3]}{h[4:7]}-{h[7:19]}"
+    n = h[:3] if count is None else f"{count & 0xFFF:03x}"
+    return f"{t[:8]}-{t[8:]}-7{n}-{'89ab'[int(h[3], 16) & 3]}{h[4:7]}-{h[7:19]}"
 
 
 def clip(text: str, cap: int, where: str = "") -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from retinue.core.values import Assistant, Message, Result
+from retinue.core.values import Assistant, Call, Message, Result
 
 MISSING = (
     "No result was recorded: the call was interrupted before it finished. "
@@ -44,24 +44,25 @@ def view(conversation: Conversation, start: int, stop: int) -> list[Message]:
     Crashes, cancels and steering leave calls without a result; they get one here that says so.
     """
     out: list[Message] = []
-    owed: dict[str, Result | None] = {}
-    names: dict[str, str] = {}
+    owed: list[tuple[Call, Result | None]] = []
     for message in conversation.read(start, stop):
         if isinstance(message, Result):
-            if message.call_id in owed and owed[message.call_id] is None:
-                owed[message.call_id] = message
+            _pay(owed, message)
             continue
-        if owed:
-            out.extend(_paid(owed, names))
-            owed, names = {}, {}
+        out.extend(_settled(owed))
         out.append(message)
-        if isinstance(message, Assistant) and message.calls:
-            owed = dict.fromkeys(c.id for c in message.calls)
-            names = {c.id: c.name for c in message.calls}
-    out.extend(_paid(owed, names))
+        owed = [(call, None) for call in message.calls] if isinstance(message, Assistant) else []
+    out.extend(_settled(owed))
     return out
 
 
-def _paid(owed: dict[str, Result | None], names: dict[str, str]) -> Iterator[Message]:
-    for call_id, result in owed.items():
-        yield result or Result(call_id=call_id, name=names[call_id], text=MISSING, error=True)
+def _pay(owed: list[tuple[Call, Result | None]], result: Result) -> None:
+    for n, (call, known) in enumerate(owed):
+        if call.id == result.call_id and known is None:
+            owed[n] = (call, result)
+            return
+
+
+def _settled(owed: list[tuple[Call, Result | None]]) -> Iterator[Message]:
+    for call, result in owed:
+        yield result or Result(call_id=call.id, name=call.name, text=MISSING, error=True)

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, assert_never
 
 from retinue.channels.base import Channel
+from retinue.core.calls import plain_result
 from retinue.core.effects import Abort, CallModel, CallTool, ChildOutcome, Compose, Deliver, Effect, Transmit
 from retinue.core.events import (
     Acked,
@@ -103,7 +104,7 @@ class Performer:
             case CallTool():
                 self._start(effect.run, effect.index, self._call_tool(effect))
             case Compose():
-                self._compose(effect)
+                self._send(self._compose(effect))
             case Abort():
                 self._stop(effect.run)
             case Deliver():
@@ -188,7 +189,7 @@ class Performer:
 
     def _tools_for(self, spec: Spec) -> tuple[ToolSchema, ...]:
         """The agent's tools that its run may call; the same tuple for all runs of one kind."""
-        held = spec.capabilities
+        held = self._engine.roster.held(spec.id)
         key = (spec.order.agent, (held.tools, held.deny))
         offered = self._offered.get(key)
         if offered is None:
@@ -232,7 +233,7 @@ class Performer:
                     turn=turn, index=index, call_id=call_id, name=name, text=text, error=error, spilled=spilled
                 )
             case Orders():
-                return Ordered(turn=turn, index=index, call_id=call_id, name=name, orders=returned)
+                return Ordered(turn=turn, index=index, call_id=call_id, name=name, orders=returned, asked_at=effect.at)
             case Submission(text=text, ok=ok, data=data):
                 spilled = await self._spill(text)
                 return Submitted(
@@ -248,19 +249,26 @@ class Performer:
         live = self._engine.roster.runs
         return [(row.spec, live.get(row.spec.id, row.run)) for row in rows]
 
-    def _compose(self, effect: Compose) -> None:
+    async def _compose(self, effect: Compose) -> None:
         spec = self._engine.roster.specs.get(effect.run)
         if spec is None:
             return
         texts, failed = [], False
         for joined in effect.calls:
             try:
-                text = self._tools.compose(spec.order.agent, joined.name, joined.outcomes)
+                if joined.plain:
+                    text, _ = plain_result(joined.outcomes)
+                else:
+                    text = self._tools.compose(spec.order.agent, joined.name, joined.outcomes)
             except Exception as error:
                 log.exception("tool %s could not compose its results", joined.name)
                 text, failed = f"The results could not be put into words: {type(error).__name__}: {error}", True
-            texts.append((joined.index, joined.call_id, joined.name, text))
+            texts.append((joined.index, joined.call_id, joined.name, await self._cut(text)))
         self._engine.post(effect.run, Composed(turn=effect.turn, calls=tuple(texts), error=failed))
+
+    async def _cut(self, text: str) -> str:
+        spilled = await self._spill(text)
+        return text if spilled is None else clip(text, self._engine.roster.rules.text_cap, spilled[0])
 
     async def _spill(self, text: str) -> tuple[str, int] | None:
         """An over-long text is kept whole, under its hash, before anybody is told of it."""

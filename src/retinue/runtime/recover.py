@@ -25,8 +25,7 @@ def rebuild(roster: Roster, snapshot: Snapshot) -> list[str]:
     for account in snapshot.accounts:
         roster.ledger.accounts[account.id] = account
     for row in snapshot.above:
-        roster.specs[row.spec.id] = row.spec
-        _under_parent(roster, row.spec)
+        roster.linger(row.spec, row.run)
     for row in snapshot.open:
         roster.enlist(row.spec, row.run)
     for row in snapshot.back:
@@ -38,11 +37,6 @@ def rebuild(roster: Roster, snapshot: Snapshot) -> list[str]:
     for delivery in snapshot.deliveries:
         roster.deliveries[delivery.key] = delivery
     return [row.spec.id for row in sorted(snapshot.open, key=_turn_to_be_told)]
-
-
-def _under_parent(roster: Roster, spec: Spec) -> None:
-    if spec.parent:
-        roster.children.setdefault(spec.parent, {})[spec.id] = None
 
 
 def _hang(roster: Roster, row: Row, *, pending: bool) -> None:

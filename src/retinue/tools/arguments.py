@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import Any
 
 MAX_BYTES = 1 << 20
@@ -22,7 +23,7 @@ def parse(text: str) -> dict[str, Any]:
     if text.count("[") + text.count("{") > MAX_DEPTH and _depth(text) > MAX_DEPTH:
         raise BadArguments(f"the arguments are nested more than {MAX_DEPTH} deep")
     try:
-        value = json.loads(text, object_pairs_hook=_pairs, parse_constant=_constant)
+        value = json.loads(text, object_pairs_hook=_pairs, parse_constant=_constant, parse_float=_finite)
     except (json.JSONDecodeError, RecursionError) as error:
         raise BadArguments(f"the arguments are not valid JSON: {error}") from None
     except ValueError as error:
@@ -41,14 +42,23 @@ def _not_object(value: object) -> dict[str, Any]:
 def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     out = dict(pairs)
     if len(out) != len(pairs):
-        names = [k for k, _ in pairs]
-        twice = sorted({n for n in names if names.count(n) > 1})
-        raise BadArguments(f"the same key stands twice: {', '.join(twice)}")
+        seen: set[str] = set()
+        for key, _ in pairs:
+            if key in seen:
+                raise BadArguments(f"the same key stands twice: {key[:80]}")
+            seen.add(key)
     return out
 
 
 def _constant(name: str) -> None:
     raise BadArguments(f"{name} is not a JSON number")
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if math.isinf(value):
+        raise BadArguments(f"{text[:40]} is beyond all numbers")
+    return value
 
 
 def _depth(text: str) -> int:
@@ -78,7 +88,7 @@ def _clean(value: Any) -> Any:
     if isinstance(value, str):
         return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     if isinstance(value, dict):
-        return {_clean(k): _clean(v) for k, v in value.items()}
+        return _pairs([(_clean(k), _clean(v)) for k, v in value.items()])
     if isinstance(value, list):
         return [_clean(v) for v in value]
     return value

@@ -34,7 +34,10 @@ class FunctionTool:
         self._direct = quick or inspect.iscoroutinefunction(function)
         self._compose = compose
         self._caller, self._args = _arguments(function)
-        parameters = plain_schema(self._args)
+        try:
+            parameters = plain_schema(self._args)
+        except TypeError as error:
+            raise ConfigError(f"tool {function.__name__!r}: {error}") from None
         self.schema = ToolSchema(
             name=name or function.__name__,
             description=inspect.cleandoc(function.__doc__ or ""),
@@ -102,8 +105,8 @@ def _arguments(function: Callable[..., Any]) -> tuple[str, type[msgspec.Struct]]
     caller = ""
     fields: list[tuple[str, Any] | tuple[str, Any, Any]] = []
     for name, parameter in inspect.signature(function).parameters.items():
-        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
-            raise ConfigError(f"tool {function.__name__!r}: *args and **kwargs have no schema")
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
+            raise ConfigError(f"tool {function.__name__!r}: parameter {name!r} cannot be given by its name")
         hint = hints.get(name)
         if hint is None:
             raise ConfigError(f"tool {function.__name__!r}: parameter {name!r} needs an annotation")

@@ -1,0 +1,31 @@
+"""A result with a type: what does not match is handed back to the model, which is asked again."""
+
+import asyncio
+
+from msgspec import Struct
+
+from retinue import Agent, Retinue
+from retinue.testing import Scripted, call
+
+
+class Invoice(Struct):
+    number: str
+    total_cents: int
+
+
+def extract(request):
+    said = request.messages[-1].text
+    if request.turn == 0:
+        return call("submit_result", result={"number": "2024-17", "total_cents": "12.50"})
+    print(f"the model is told: {said}")
+    return call("submit_result", result={"number": "2024-17", "total_cents": 1250})
+
+
+async def main() -> None:
+    clerk = Agent("clerk", "Extract the invoice.", model=Scripted(extract), output=Invoice)
+    async with Retinue() as retinue:
+        outcome = await retinue.run(clerk, "Invoice 2024-17, to be paid: 12.50")
+    print(f"{outcome.data!r} after {outcome.usage.turns} turns")
+
+
+asyncio.run(main())

@@ -1,0 +1,36 @@
+"""A tool is a function: its signature is the schema, its docstring the description. Mistakes become results."""
+
+import asyncio
+
+from retinue import Agent, Answer, Ask, Retinue, Step, tool
+from retinue.core.events import Asked
+from retinue.testing import Scripted, call
+
+
+@tool(restart="pure")  # may be run again after a crash; a tool that says nothing is never repeated
+def count(item: str) -> int:
+    """How many there are of an item."""
+    return {"apples": 12}[item]
+
+
+@tool
+async def order(item: str, n: int = 1) -> Answer | Ask:
+    """Order an item; more than ten need somebody's word."""
+    return Ask(question=f"Order {n} {item}?") if n > 10 else Answer(text=f"Ordered {n} {item}.")
+
+
+async def main() -> None:
+    wrong = [call("count", item="pears"), call("order", item="pears", n="many")]
+    script = Scripted([call("count", item="apples"), *wrong, call("order", item="pears", n=40), "Done."])
+    keeper = Agent("keeper", "Keep the store.", model=script, tools=[count, order])
+    async with Retinue() as retinue:
+        run = await retinue.spawn(keeper, "See to the pears.")
+        async for step in retinue.stream(run):
+            if isinstance(step, Step) and isinstance(step.entry.event, Asked):
+                await retinue.answer(run, f"{step.entry.event.question} Yes.")
+        for message in await retinue.messages(run):
+            said = message.text or ", ".join(f"{c.name}({c.args})" for c in message.calls)
+            print(f"{type(message).__name__.lower():<10} {said}")
+
+
+asyncio.run(main())
