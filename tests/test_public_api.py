@@ -1,6 +1,8 @@
 """The public API is the flat, sorted list retinue.__all__; everything else may change."""
 
+import ast
 import inspect
+from pathlib import Path
 
 import retinue
 
@@ -29,3 +31,11 @@ def test_each_public_class_and_function_is_listed() -> None:
         if not name.startswith("_") and (inspect.isclass(value) or inspect.isroutine(value))
     }
     assert bound - set(retinue.__all__) == set()
+
+
+def test_each_name_that_is_imported_for_type_checkers_is_the_one_that_users_get() -> None:
+    tree = ast.parse(Path(retinue.__file__).read_text())
+    block = next(n for n in tree.body if isinstance(n, ast.If) and ast.unparse(n.test) == "TYPE_CHECKING")
+    homes = {a.name: n.module for n in block.body if isinstance(n, ast.ImportFrom) for a in n.names}
+    assert homes == retinue._HOME_OF
+    assert set(homes) == set(retinue.__all__)

@@ -107,6 +107,7 @@ class Roster:
         self.ledger = Ledger()
         self.lanes: dict[str, LaneState] = {}
         self.granted: set[str] = set()
+        self.narrowed = False
         self.tickets = 0
         self.children: dict[str, dict[str, None]] = {}
         self.lingering: dict[str, int] = {}
@@ -129,6 +130,7 @@ class Roster:
     # who is who
 
     def enlist(self, spec: Spec, run: Run) -> None:
+        self.narrowed = self.narrowed or run.access is not None
         self.specs[spec.id] = spec
         self.runs[spec.id] = run
         if spec.parent:
@@ -155,6 +157,7 @@ class Roster:
 
     def linger(self, spec: Spec, run: Run) -> None:
         """Keep an ended run's spec for those below it; what was taken from it while it ran stays taken."""
+        self.narrowed = self.narrowed or run.access is not None
         self.specs[spec.id] = spec if run.access is None else replace(spec, capabilities=run.access)
         if spec.parent:
             self.children.setdefault(spec.parent, {})[spec.id] = None
@@ -218,6 +221,8 @@ class Roster:
 
     def held(self, id: str) -> Capabilities:
         """What a run may do now: its own set, within what every ancestor still has."""
+        if not self.narrowed:
+            return self.specs[id].capabilities
         (_, own), *above = self.ancestry(id)
         for distance, (_, theirs) in enumerate(above, 1):
             left = None if theirs.depth is None else theirs.depth - distance

@@ -329,4 +329,5 @@ def _cancel(run: Run, event: CancelAsked, d: Desk) -> Run:
 
 
 def _narrow(run: Run, event: Narrowed, d: Desk) -> Run:
+    d.roster.narrowed = True
     return replace(run, access=policy.narrow(d.access(run), event.access))

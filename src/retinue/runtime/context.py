@@ -44,25 +44,26 @@ def view(conversation: Conversation, start: int, stop: int) -> list[Message]:
     Crashes, cancels and steering leave calls without a result; they get one here that says so.
     """
     out: list[Message] = []
-    owed: list[tuple[Call, Result | None]] = []
+    owed: dict[str, list[Call]] = {}
+    paid: dict[int, Result] = {}
+    calls: tuple[Call, ...] = ()
     for message in conversation.read(start, stop):
         if isinstance(message, Result):
-            _pay(owed, message)
+            waiting = owed.get(message.call_id)
+            if waiting:
+                paid[id(waiting.pop())] = message
             continue
-        out.extend(_settled(owed))
+        if calls:
+            out.extend(_settled(calls, paid))
         out.append(message)
-        owed = [(call, None) for call in message.calls] if isinstance(message, Assistant) else []
-    out.extend(_settled(owed))
+        calls = message.calls if isinstance(message, Assistant) else ()
+        owed, paid = {}, {}
+        for call in reversed(calls):
+            owed.setdefault(call.id, []).append(call)
+    out.extend(_settled(calls, paid))
     return out
 
 
-def _pay(owed: list[tuple[Call, Result | None]], result: Result) -> None:
-    for n, (call, known) in enumerate(owed):
-        if call.id == result.call_id and known is None:
-            owed[n] = (call, result)
-            return
-
-
-def _settled(owed: list[tuple[Call, Result | None]]) -> Iterator[Message]:
-    for call, result in owed:
-        yield result or Result(call_id=call.id, name=call.name, text=MISSING, error=True)
+def _settled(calls: tuple[Call, ...], paid: dict[int, Result]) -> Iterator[Message]:
+    for call in calls:
+        yield paid.get(id(call)) or Result(call_id=call.id, name=call.name, text=MISSING, error=True)
