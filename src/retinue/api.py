@@ -78,9 +78,13 @@ class Retinue:
 
     async def __aenter__(self) -> Retinue:
         await self._engine.start()
-        for agent in self._first:
-            self._register(agent)
-        await self._engine.take_up()
+        try:
+            for agent in self._first:
+                self._register(agent)
+            await self._engine.take_up()
+        except BaseException:
+            await self._engine.stop()
+            raise
         return self
 
     async def __aexit__(self, *exc: object) -> None:

@@ -113,9 +113,9 @@ class Books:
         """Something is really done now."""
         if isinstance(effect, CallTool):
             self.tool_starts[effect.key] += 1
-            if script.RESTART.get(effect.call.name, "unsafe") == "unsafe":
-                if self.tool_starts[effect.key] != 1:
-                    broken(f"I5 {effect.call.name} {effect.key} was started twice")
+            unsafe = script.RESTART.get(effect.call.name, "unsafe") == "unsafe"
+            if unsafe and self.tool_starts[effect.key] != 1:
+                broken(f"I5 {effect.call.name} {effect.key} was started twice")
         if isinstance(effect, CallModel):
             run = sim.roster.runs[effect.run]
             state = run.state
@@ -339,9 +339,9 @@ def _alive(sim: Simulation, roster: Roster, id: str, run: Run, spec: Spec) -> No
         if not (spec.depth == parent.depth + 1 <= 3):
             broken(f"I11 {id} is too deep")
         above = roster.runs.get(spec.parent)
-        if above is not None and above.deadline is not None:
-            if not (run.deadline is not None and run.deadline <= above.deadline):
-                broken(f"I16 {id} outlives its parent's deadline")
+        latest = above.deadline if above is not None else None
+        if latest is not None and (run.deadline is None or run.deadline > latest):
+            broken(f"I16 {id} outlives its parent's deadline")
     order = spec.order
     if order.timeout_ms is not None and run.started_at is not None:
         first = run.started_at if order.clock == "start" else spec.created_at

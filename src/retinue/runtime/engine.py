@@ -53,6 +53,7 @@ class Engine:
         self._task: asyncio.Task[None] | None = None
         self._ended: dict[str, list[asyncio.Future[None]]] = {}
         self._dormant: dict[str, tuple[Spec, Run]] = {}
+        self._waiting: list[asyncio.Future[None]] = []
         self._seq = 0
         self._failure: BaseException | None = None
         self.timers = Timers(clock.now, self._wanted, lambda id: self.post(id, Woke()))
@@ -83,11 +84,7 @@ class Engine:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         self.timers.close()
-        for waiters in self._ended.values():
-            for waiter in waiters:
-                if not waiter.done():
-                    waiter.set_exception(RetinueError("the runtime was closed; the run goes on at its next start"))
-                    waiter.exception()
+        self._disappoint(RetinueError("the runtime was closed; what is on record goes on at its next start"))
         await self.store.close()
 
     # what the doors use
@@ -156,7 +153,7 @@ class Engine:
     async def _batch(self) -> None:
         """One group commit: as many events as are there, one transaction, then their consequences."""
         queue, roster, now = self._queue, self.roster, self.clock.now()
-        waiting: list[asyncio.Future[None]] = []
+        waiting = self._waiting
         n = 0
         while queue and n < MAX_BATCH:
             run, event, done = queue.popleft()
@@ -170,6 +167,7 @@ class Engine:
         for done in waiting:
             if not done.done():
                 done.set_result(None)
+        waiting.clear()
 
     async def _commit(self, changes: Changes) -> int:
         """A full disk parks everything until there is space again: nothing is performed, nothing is lost."""
@@ -220,8 +218,13 @@ class Engine:
         self.trouble = str(error)
         for task in self.performer.tasks():
             task.cancel()
+        self._disappoint(StoreError(f"the runtime has stopped: {error}"))
+
+    def _disappoint(self, error: RetinueError) -> None:
+        """Nobody waits for what will not come."""
         waiters = [w for waiting in self._ended.values() for w in waiting]
-        waiters += [done for _, _, done in self._queue if done is not None]
+        waiters += [*self._waiting, *(done for _, _, done in self._queue if done is not None)]
         for waiter in waiters:
             if not waiter.done():
-                waiter.set_exception(StoreError(f"the runtime has stopped: {error}"))
+                waiter.set_exception(error)
+                waiter.exception()

@@ -215,10 +215,13 @@ class Performer:
         )
         try:
             returned = await self._tools.run(spec.order.agent, caller, call)
+            event = await self._tool_event(effect, returned)
         except Exception as error:
             log.debug("tool %s failed", call.name, exc_info=error)
-            returned = Answer(text=f"The tool failed: {type(error).__name__}: {error}", error=True)
-        event = await self._tool_event(effect, returned)
+            text = clip(f"The tool failed: {type(error).__name__}: {error}", roster.rules.text_cap)
+            event = ToolReturned(
+                turn=effect.turn, index=effect.index, call_id=call.id, name=call.name, text=text, error=True
+            )
         if effect.run in roster.runs:
             self._answer(effect.run, effect.index, event)
 
@@ -260,10 +263,11 @@ class Performer:
                     text, _ = plain_result(joined.outcomes)
                 else:
                     text = self._tools.compose(spec.order.agent, joined.name, joined.outcomes)
+                text = await self._cut(text)
             except Exception as error:
                 log.exception("tool %s could not compose its results", joined.name)
                 text, failed = f"The results could not be put into words: {type(error).__name__}: {error}", True
-            texts.append((joined.index, joined.call_id, joined.name, await self._cut(text)))
+            texts.append((joined.index, joined.call_id, joined.name, text))
         self._engine.post(effect.run, Composed(turn=effect.turn, calls=tuple(texts), error=failed))
 
     async def _cut(self, text: str) -> str:
