@@ -24,6 +24,7 @@ from retinue.core.events import (
     ToolReturned,
 )
 from retinue.core.policy import allows
+from retinue.core.state import Run
 from retinue.core.values import Call, Message, Orders, Reply, Restart, Spec, ToolSchema, clip
 from retinue.errors import ModelError, ModelUnavailable, RetinueError
 from retinue.models.base import Model, Request
@@ -98,11 +99,17 @@ class Performer:
     # effects
 
     def perform(self, effect: Effect) -> None:
+        """Begin it. The run is as the committed step left it; by the time its task starts it may have moved on."""
+        roster = self._engine.roster
         match effect:
-            case CallModel():
-                self._start(effect.run, -1, self._call_model(effect))
-            case CallTool():
-                self._start(effect.run, effect.index, self._call_tool(effect))
+            case CallModel() | CallTool():
+                spec, run = roster.specs.get(effect.run), roster.runs.get(effect.run)
+                if spec is None or run is None:
+                    return
+                if isinstance(effect, CallModel):
+                    self._start(effect.run, -1, self._call_model(effect, spec, run))
+                else:
+                    self._start(effect.run, effect.index, self._call_tool(effect, spec, run))
             case Compose():
                 self._send(self._compose(effect))
             case Abort():
@@ -137,11 +144,11 @@ class Performer:
         self._done(run, slot)
         self._engine.post(run, event)
 
-    async def _call_model(self, effect: CallModel) -> None:
+    async def _call_model(self, effect: CallModel, spec: Spec, run: Run) -> None:
         engine, attempt = self._engine, effect.attempt
         event: RunEvent
         try:
-            reply = await self._ask(effect)
+            reply = await self._ask(effect, spec, run)
             spilled = await self._spill(reply.message.text)
             event = Replied(attempt=attempt, reply=reply, spilled=spilled)
         except ModelUnavailable as error:
@@ -157,9 +164,8 @@ class Performer:
         if engine.roster.runs.get(effect.run) is not None:
             self._answer(effect.run, -1, event)
 
-    async def _ask(self, effect: CallModel) -> Reply:
+    async def _ask(self, effect: CallModel, spec: Spec, run: Run) -> Reply:
         roster, bus = self._engine.roster, self._engine.bus
-        spec, run = roster.specs[effect.run], roster.runs[effect.run]
         model = self._models.get(spec.model)
         if model is None:
             raise ModelError(f"no model {spec.model!r} in this process", kind="invalid_request")
@@ -189,7 +195,7 @@ class Performer:
 
     def _tools_for(self, spec: Spec) -> tuple[ToolSchema, ...]:
         """The agent's tools that its run may call; the same tuple for all runs of one kind."""
-        held = self._engine.roster.held(spec.id)
+        held = self._engine.roster.held(spec.id) if spec.id in self._engine.roster.specs else spec.capabilities
         key = (spec.order.agent, (held.tools, held.deny))
         offered = self._offered.get(key)
         if offered is None:
@@ -197,11 +203,8 @@ class Performer:
             self._offered[key] = offered
         return offered
 
-    async def _call_tool(self, effect: CallTool) -> None:
+    async def _call_tool(self, effect: CallTool, spec: Spec, run: Run) -> None:
         roster, call = self._engine.roster, effect.call
-        spec, run = roster.specs.get(effect.run), roster.runs.get(effect.run)
-        if spec is None or run is None:
-            return
         caller = Caller(
             spec=spec,
             run=run,

@@ -1,0 +1,238 @@
+"""What a caller or a tool does wrong is told to whoever did it; it never stops the others, and never waits for ever."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from retinue import (
+    Agent,
+    Capabilities,
+    ConfigError,
+    Orders,
+    Refused,
+    Retinue,
+    RetinueError,
+    Submission,
+    run_sync,
+    tool,
+)
+from retinue.core.values import Order, ToolSchema
+from retinue.models.base import Request
+from retinue.testing import Scripted, VirtualClock, call
+from tests.api.house import STORES, Home, agent, ended, last, on_virtual_time, texts
+
+both = pytest.mark.parametrize("kind", STORES)
+
+
+async def still_works(retinue: Retinue) -> None:
+    """Others go on as if nothing had happened."""
+    assert retinue.trouble == ""
+    outcome = await asyncio.wait_for(retinue.run(agent("somebody else", ["fine"]), "Go."), 60)
+    assert outcome.text == "fine"
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"max_turns": "3"},
+        {"timeout_ms": "5000"},
+        {"budget": 5_000},
+        {"budget": {"tokens": 5_000}},
+        {"lanes": 3},
+        {"retry": 5},
+        {"access": Capabilities(tools="read")},  # type: ignore[arg-type]
+        {"join": "sometimes"},
+        {"report": "poem"},
+    ],
+    ids=lambda options: " ".join(options),
+)
+@on_virtual_time
+async def test_an_option_of_the_wrong_type_is_refused_and_stops_nobody(options: dict[str, Any]) -> None:
+    async with Retinue(clock=VirtualClock()) as retinue:
+        with pytest.raises(ConfigError):
+            await asyncio.wait_for(retinue.run(agent("one", ["x"]), "Go.", **options), 60)
+        await still_works(retinue)
+
+
+@on_virtual_time
+async def test_lists_are_taken_for_sets_of_capabilities_or_refused() -> None:
+    """`deny=[...]` is what anybody would write."""
+    async with Retinue(clock=VirtualClock()) as retinue:
+        try:
+            access = Capabilities(deny=["rest"])  # type: ignore[arg-type]
+            outcome = await asyncio.wait_for(retinue.run(agent("one", ["x"]), "Go.", access=access), 60)
+            assert outcome.text == "x"
+        except (ConfigError, TypeError):
+            pass
+        await still_works(retinue)
+
+
+@on_virtual_time
+async def test_a_list_in_narrow_stops_nobody() -> None:
+    async with Retinue(clock=VirtualClock()) as retinue:
+        run = await retinue.spawn(agent("one", ["x"], seconds=5), "Go.")
+        try:
+            access = Capabilities(deny=["rest"])  # type: ignore[arg-type]
+            await asyncio.wait_for(retinue.narrow(run, access), 60)
+        except (ConfigError, TypeError):
+            pass
+        await still_works(retinue)
+        assert (await ended(retinue, run)).text == "x"
+
+
+@on_virtual_time
+async def test_orders_of_the_wrong_type_are_the_tools_mistake() -> None:
+    child = agent("child", ["x"])
+
+    @tool
+    async def hire() -> Orders:
+        """Hire."""
+        return Orders(spawns=(Order(agent="child", task="Go.", max_turns="3"),))  # type: ignore[arg-type]
+
+    async with Retinue(clock=VirtualClock()) as retinue:
+        lead = agent("lead", [call("hire"), "I see."], tools=[hire], staff=[child])
+        outcome = await asyncio.wait_for(retinue.run(lead, "Go."), 60)
+        assert outcome.text == "I see."
+        await still_works(retinue)
+
+
+class Odd:
+    """A tool that does not keep its contract."""
+
+    restart = "pure"
+
+    def __init__(self, returned: Any) -> None:
+        self.schema = ToolSchema(name="odd", description="", parameters={"type": "object"})
+        self.returned = returned
+
+    async def run(self, caller: Any, args: dict[str, Any]) -> Any:
+        if isinstance(self.returned, BaseException):
+            raise self.returned
+        return self.returned
+
+    def compose(self, outcomes: Any) -> str:
+        return ""
+
+
+@pytest.mark.parametrize("returned", [None, "text", 3, asyncio.CancelledError()], ids=repr)
+@on_virtual_time
+async def test_a_tool_that_breaks_its_contract_gives_an_error_result(returned: Any) -> None:
+    async with Retinue(clock=VirtualClock()) as retinue:
+        run = await retinue.spawn(agent("one", [call("odd"), "I see."], tools=[Odd(returned)]), "Go.")
+        outcome = (await retinue.wait(run, timeout_seconds=60))[run]
+        assert outcome is not None, "the call is open for ever"
+        assert outcome.text == "I see."
+
+
+@both
+@on_virtual_time
+async def test_a_result_that_is_not_json_is_the_tools_mistake(kind: str, tmp_path: Path) -> None:
+    async with Home(kind, tmp_path).open() as retinue:
+        odd = Odd(Submission(text="x", data=object()))
+        run = await retinue.spawn(agent("one", [call("odd"), "I see."], tools=[odd]), "Go.")
+        await asyncio.wait_for(retinue.wait(run, timeout_seconds=60), 100)
+        await still_works(retinue)
+
+
+@on_virtual_time
+async def test_a_model_whose_call_is_cancelled_from_inside_fails_its_run() -> None:
+    async def broken(request: Request) -> str:
+        raise asyncio.CancelledError
+
+    async with Retinue(clock=VirtualClock()) as retinue:
+        run = await retinue.spawn(agent("one", broken), "Go.")
+        outcome = (await retinue.wait(run, timeout_seconds=60))[run]
+        assert outcome is not None, "the run would think for ever"
+        assert outcome.state == "failed"
+
+
+@both
+@on_virtual_time
+async def test_a_conversation_is_resumed_from_its_end_or_not_at_all(kind: str, tmp_path: Path) -> None:
+    """The conversation of `first` has grown since: going on from its middle would overwrite what stands there."""
+    async with Home(kind, tmp_path).open() as retinue:
+        one = agent("one", lambda q: " > ".join(texts(q)))
+        first = await retinue.run(one, "a")
+        second = await ended(retinue, await retinue.resume(first.id, "b"))
+        before = await retinue.messages(second.id)
+        try:
+            third = await asyncio.wait_for(retinue.resume(first.id, "c"), 60)
+            assert (await asyncio.wait_for(ended(retinue, third), 60)).text.endswith("c")
+        except Refused:
+            pass
+        assert await retinue.messages(second.id) == before, "what was recorded is not overwritten"
+        await still_works(retinue)
+
+
+@both
+@on_virtual_time
+async def test_a_conversation_in_use_is_not_forgotten(kind: str, tmp_path: Path) -> None:
+    async with Home(kind, tmp_path).open() as retinue:
+        one = agent("one", last, seconds=5)
+        first = await retinue.run(one, "a")
+        second = await retinue.resume(first.id, "b")
+        with pytest.raises(Refused):
+            await asyncio.wait_for(retinue.forget(first.id), 60)
+        await still_works(retinue)
+        assert (await ended(retinue, second)).text == "b"
+
+
+@on_virtual_time
+async def test_a_runtime_that_is_not_open_says_so() -> None:
+    retinue, one = Retinue(clock=VirtualClock()), agent("one", ["x"])
+    with pytest.raises(RetinueError):
+        await asyncio.wait_for(retinue.spawn(one, "Go."), 60)
+    async with Retinue(clock=VirtualClock()) as retinue:
+        await retinue.run(one, "Go.")
+    with pytest.raises(RetinueError):
+        await asyncio.wait_for(retinue.spawn(one, "Go."), 60)
+
+
+def test_a_runtime_that_could_not_start_lets_go_of_its_store(tmp_path: Path) -> None:
+    async def main() -> None:
+        twice = [agent("one", ["x"]), Agent("one", model=Scripted(["y"], name="other"))]
+        with pytest.raises(ConfigError, match="two different agents"):
+            async with Retinue(tmp_path / "log.db", agents=twice):
+                pass
+        async with Retinue(tmp_path / "log.db") as retinue:
+            await still_works(retinue)
+
+    asyncio.run(main())
+
+
+@on_virtual_time
+async def test_a_run_that_is_named_twice_is_waited_for() -> None:
+    async with Retinue(clock=VirtualClock()) as retinue:
+        run = await retinue.spawn(agent("one", ["x"], seconds=5), "Go.")
+        outcome = (await retinue.wait(run, run, first=True))[run]
+    assert outcome is not None
+
+
+@on_virtual_time
+async def test_run_sync_says_what_to_do_inside_a_loop() -> None:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        with pytest.raises(RetinueError, match="await"):
+            run_sync(agent("one", ["x"]), "Go.")
+    assert caught == [], "no coroutine is left behind"
+
+
+@on_virtual_time
+async def test_looking_at_a_run_again_and_again_leaves_nothing_behind() -> None:
+    async with Retinue(clock=VirtualClock()) as retinue:
+        run = await retinue.spawn(agent("one", ["x"], seconds=1_000), "Go.")
+        before = futures()
+        for _ in range(200):
+            await retinue.wait(run, timeout_seconds=1)
+        assert futures() - before < 20
+
+
+def futures() -> int:
+    gc.collect()
+    return sum(isinstance(thing, asyncio.Future) for thing in gc.get_objects())

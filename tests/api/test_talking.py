@@ -1,0 +1,295 @@
+"""Messages to runs, waiting for them, watching them, ending them, and taking rights away."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from retinue import (
+    Ask,
+    Capabilities,
+    Delta,
+    NotFound,
+    Refused,
+    Retinue,
+    Rules,
+    Step,
+    tool,
+)
+from retinue.core.events import Asked, Replied, Requested
+from retinue.models.base import Request
+from retinue.testing import MemoryStore, VirtualClock, call
+from tests.api.house import STORES, Home, agent, ended, last, lead_of, on_virtual_time, texts
+
+
+@tool(restart="pure")
+async def rest(seconds: float) -> str:
+    """Take a rest."""
+    await asyncio.sleep(seconds)
+    return f"rested {seconds:g} s"
+
+
+@on_virtual_time
+async def test_a_message_is_read_at_the_next_turn() -> None:
+    script = [call("rest", seconds=60.0), "done"]
+    seen: list[list[str]] = []
+
+    def talk(request: Request) -> object:
+        seen.append(texts(request))
+        return script[request.turn]
+
+    async with Retinue(clock=VirtualClock()) as retinue:
+        run = await retinue.spawn(agent("one", talk, tools=[rest]), "Go.")
+        await asyncio.sleep(10)
+        await retinue.send(run, "Hurry.")
+        outcome = await ended(retinue, run)
+    assert seen[1] == ["Go.", "", "rested 60 s", "Hurry."]
+    assert outcome.ended_at - outcome.created_at == 60_000
+
+
+@on_virtual_time
+async def test_a_message_to_a_run_that_is_thinking_gives_it_one_more_turn() -> None:
+    async with Retinue(clock=VirtualClock()) as retinue:
+        run = await retinue.spawn(agent("one", lambda q: f"heard {last(q)}", seconds=10), "this")
+        await asyncio.sleep(5)
+        await retinue.send(run, "that")
+        assert (await ended(retinue, run)).text == "heard that"
+
+
+@on_virtual_time
+async def test_steering_breaks_off_a_model_call() -> None:
+    async with Retinue(clock=VirtualClock()) as retinue:
+        run = await retinue.spawn(agent("one", lambda q: f"heard {last(q)}", seconds=100), "this")
+        await asyncio.sleep(10)
+        await retinue.send(run, "that", steer=True)
+        outcome = await ended(retinue, run)
+    assert outcome.text == "heard that"
+    assert outcome.ended_at - outcome.created_at == 110_000
+    assert outcome.usage.estimated > 0, "what was broken off may have cost something"
+
+
+@on_virtual_time
+async def test_steering_breaks_off_tools_and_the_call_still_has_a_result() -> None:
+    seen: list[list[str]] = []
+
+    def talk(request: Request) -> object:
+        seen.append(texts(request))
+        return call("rest", seconds=1000.0) if request.turn == 0 else "stopped"
+
+    async with Retinue(clock=VirtualClock()) as retinue:
+        run = await retinue.spawn(agent("one", talk, tools=[rest]), "Go.")
+        await asyncio.sleep(10)
+        await retinue.send(run, "Stop resting.", steer=True)
+        outcome = await ended(retinue, run)
+    assert outcome.ended_at - outcome.created_at == 10_000
+    assert seen[1][0] == "Go." and seen[1][-1] == "Stop resting."
+    assert len(seen[1]) == 4, "the call, its result and the message"
+
+
+@on_virtual_time
+async def test_steering_lets_joined_children_go_on_and_report_later() -> None:
+    child = agent("child", ["the part"], seconds=100)
+    lead = lead_of(child, 2, options={"orphans": "wait"})
+    async with Retinue(clock=VirtualClock()) as retinue:
+        run = await retinue.spawn(lead, "Go.")
+        await asyncio.sleep(10)
+        await retinue.send(run, "How far are you?", steer=True)
+        await asyncio.sleep(10)
+        said = [m.text for m in await retinue.messages(run)]
+        assert any("Still running" in text for text in said) and said[-1] == "How far are you?"
+        outcome = await ended(retinue, run)
+    assert "the part" in outcome.text
+    assert [c.state for c in outcome.children] == ["completed", "completed"]
+
+
+@on_virtual_time
+async def test_nobody_can_write_to_a_run_that_has_ended_or_never_was() -> None:
+    async with Retinue(clock=VirtualClock()) as retinue:
+        outcome = await retinue.run(agent("one", ["x"]), "Go.")
+        with pytest.raises(Refused, match="not a live run"):
+            await retinue.send(outcome.id, "Hello?")
+        with pytest.raises(NotFound):
+            await retinue.send("nobody", "Hello?")
+
+
+@on_virtual_time
+async def test_a_mailbox_takes_only_so_many_messages_of_one_sender() -> None:
+    async with Retinue(clock=VirtualClock(), rules=Rules(mail_per_sender=3)) as retinue:
+        run = await retinue.spawn(agent("one", ["x"], seconds=100), "Go.")
+        for n in range(3):
+            await retinue.send(run, f"message {n}")
+        with pytest.raises(Refused, match="3 messages from you that it has not read yet"):
+            await retinue.send(run, "one too many")
+
+
+@on_virtual_time
+async def test_wait_for_all_for_the_first_and_not_for_ever() -> None:
+    async with Retinue(clock=VirtualClock()) as retinue:
+        slow, quick = agent("slow", ["s"], seconds=50), agent("quick", ["q"], seconds=5)
+        a, b = await retinue.spawn(slow, "Go."), await retinue.spawn(quick, "Go.")
+        nobody = await retinue.wait(a, b, timeout_seconds=1)
+        assert nobody == {a: None, b: None}
+        first = await retinue.wait(a, b, first=True)
+        assert first[a] is None and first[b] is not None and first[b].text == "q"
+        again = await retinue.wait(a, b, first=True)
+        assert again == first, "one that has ended already is the first"
+        everybody = await retinue.wait(a, b)
+        assert [o.text for o in everybody.values() if o] == ["s", "q"]
+        with pytest.raises(NotFound):
+            await retinue.wait("nobody")
+
+
+@pytest.mark.parametrize("kind", STORES)
+@on_virtual_time
+async def test_reading_an_outcome_takes_nothing_away(kind: str, tmp_path: Path) -> None:
+    home, one = Home(kind, tmp_path), agent("one", ["x"])
+    async with home.open() as retinue:
+        outcome = await retinue.run(one, "Go.")
+        assert await retinue.outcome(outcome.id) == outcome == (await retinue.wait(outcome.id))[outcome.id]
+    async with home.open() as retinue:
+        assert await retinue.outcome(outcome.id) == outcome
+        with pytest.raises(NotFound):
+            await retinue.outcome("nobody")
+
+
+@on_virtual_time
+async def test_cancel_ends_a_run_and_says_how_it_really_ended() -> None:
+    async with Retinue(clock=VirtualClock()) as retinue:
+        run = await retinue.spawn(agent("one", ["x"], seconds=1000), "Go.")
+        await asyncio.sleep(10)
+        assert await retinue.cancel(run, "not needed any more") == "cancelled"
+        outcome = await ended(retinue, run)
+        assert (outcome.state, outcome.error) == ("cancelled", "not needed any more")
+        assert outcome.ended_at - outcome.created_at == 10_000
+        assert outcome.usage.estimated > 0
+        done = await retinue.run(agent("two", ["y"]), "Go.")
+        assert await retinue.cancel(done.id) == "completed"
+        with pytest.raises(NotFound):
+            await retinue.cancel("nobody")
+
+
+@on_virtual_time
+async def test_a_cancelled_tool_is_really_stopped() -> None:
+    stopped: list[str] = []
+
+    @tool
+    async def hang() -> str:
+        """Never return."""
+        try:
+            await asyncio.sleep(1_000_000)
+        except asyncio.CancelledError:
+            stopped.append("hang")
+            raise
+        return "never"
+
+    async with Retinue(clock=VirtualClock()) as retinue:
+        run = await retinue.spawn(agent("one", [call("hang")], tools=[hang]), "Go.")
+        await asyncio.sleep(1)
+        await retinue.cancel(run)
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+    assert stopped == ["hang"]
+
+
+@on_virtual_time
+async def test_a_question_waits_for_its_answer() -> None:
+    @tool
+    async def ask(question: str) -> Ask:
+        """Ask a person."""
+        return Ask(question=question)
+
+    script = [[call("ask", question="Red?"), call("ask", question="Round?")], "thanks"]
+    async with Retinue(clock=VirtualClock()) as retinue:
+        run = await retinue.spawn(agent("one", script, tools=[ask]), "Go.")
+        questions = []
+        async for step in retinue.stream(run):
+            if isinstance(step, Step) and isinstance(step.entry.event, Asked):
+                questions.append(step.entry.event.question)
+                if len(questions) == 2:
+                    break
+        assert (questions, (await retinue.tree(run)).state) == (["Red?", "Round?"], "asking")
+        await retinue.answer(run, "yes")
+        await retinue.answer(run, "no")
+        assert (await ended(retinue, run)).text == "thanks"
+        assert [m.text for m in await retinue.messages(run)][2:4] == ["yes", "no"]
+        with pytest.raises(Refused, match="is not asking anything"):
+            await retinue.answer(run, "yes")
+
+
+@on_virtual_time
+async def test_rights_that_are_taken_away_are_gone_at_the_next_call_below_too() -> None:
+    child = agent("child", [call("rest", seconds=60.0), call("rest", seconds=1.0), "done"], tools=[rest])
+    async with Retinue(clock=VirtualClock()) as retinue:
+        run = await retinue.spawn(lead_of(child), "Go.")
+        await asyncio.sleep(10)
+        await retinue.narrow(run, Capabilities(deny=("rest",)))
+        outcome = await ended(retinue, run)
+        results = [m for m in await retinue.messages(outcome.children[0].id) if hasattr(m, "call_id")]
+        with pytest.raises(NotFound):
+            await retinue.narrow(run, Capabilities())
+    assert results[0].text == "rested 60 s"
+    assert results[1].text.startswith("Refused: lead denies 'rest'")
+
+
+@on_virtual_time
+async def test_a_run_has_only_the_tools_that_its_order_leaves_it() -> None:
+    async with Retinue(clock=VirtualClock()) as retinue:
+        one = agent("one", lambda q: ",".join(t.name for t in q.tools) or "none", tools=[rest])
+        assert (await retinue.run(one, "Go.")).text == "rest,artifact"
+        denied = await retinue.run(one, "Go.", access=Capabilities(deny=("rest",)))
+        assert denied.text == "artifact"
+
+
+@pytest.mark.parametrize("kind", STORES)
+@on_virtual_time
+async def test_a_stream_replays_the_log_then_follows_and_ends_with_the_run(kind: str, tmp_path: Path) -> None:
+    home = Home(kind, tmp_path)
+    script = [call("rest", seconds=10.0), "done"]
+    async with home.open() as retinue:
+        run = await retinue.spawn(agent("one", script, tools=[rest]), "Go.")
+        await asyncio.sleep(5)
+        items = [item async for item in retinue.stream(run)]
+        steps = [i for i in items if isinstance(i, Step)]
+        names = [type(s.entry.event).__name__ for s in steps]
+        assert names == ["Requested", "Enlisted", "Replied", "ToolReturned", "Replied"]
+        assert [s.seq for s in steps] == sorted({s.seq for s in steps})
+        assert [i.text for i in items if isinstance(i, Delta)] == ["done"]
+    async with home.open() as retinue:
+        again = [item async for item in retinue.stream(run)]
+        assert again == steps, "of an ended run the log is the whole stream"
+        after = [item async for item in retinue.stream(run, after=steps[2].seq)]
+        assert after == steps[3:]
+        with pytest.raises(NotFound):
+            _ = [item async for item in retinue.stream("nobody")]
+
+
+@on_virtual_time
+async def test_two_watchers_see_the_same_steps() -> None:
+    async with Retinue(clock=VirtualClock()) as retinue:
+        run = await retinue.spawn(agent("one", ["x"], seconds=5), "Go.")
+
+        async def watch() -> list[object]:
+            return [item async for item in retinue.stream(run)]
+
+        early = asyncio.create_task(watch())
+        await asyncio.sleep(2)
+        late = asyncio.create_task(watch())
+        assert await early == await late
+
+
+@on_virtual_time
+async def test_a_long_log_is_streamed_whole_and_in_order() -> None:
+    """Longer than one page of the log."""
+    turns, calls = 20, 60
+
+    def script(request: Request) -> object:
+        return [call("rest", seconds=0.0)] * calls if request.turn < turns else "done"
+
+    async with Retinue(MemoryStore(), clock=VirtualClock()) as retinue:
+        outcome = await retinue.run(agent("one", script, tools=[rest]), "Go.")
+        steps = [item async for item in retinue.stream(outcome.id) if isinstance(item, Step)]
+    assert len(steps) == 2 + turns * (1 + calls) + 1
+    assert [s.seq for s in steps] == sorted({s.seq for s in steps})
+    assert isinstance(steps[0].entry.event, Requested) and isinstance(steps[-1].entry.event, Replied)
