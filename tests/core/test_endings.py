@@ -380,3 +380,17 @@ def test_a_silent_tool_may_not_hang_a_run_for_ever() -> None:
     story.later(1)
     story.post("root", Woke())
     assert story.ended("root") == ("timed_out", "waited_too_long")
+
+
+def test_an_ordinary_end_leaves_those_alone_whom_an_ended_child_has_left_behind() -> None:
+    story = Story()
+    story.start(orphans="cancel")
+    (a,) = story.spawning("root", hand(orphans="keep"))
+    (orphan,) = story.spawning(a, hand(join="none"))
+    story.reply(a, "done")
+    story.reply("root", "done")
+    assert story.ended("root") == ("completed", "done")
+    assert story.is_(orphan) == "Thinking"
+    story.reply(orphan, "late, and kept")
+    assert story.ended(orphan) == ("completed", "done")
+    assert story.leaks() == {}

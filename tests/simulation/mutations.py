@@ -50,8 +50,8 @@ MUTATIONS = [
     Mutation(
         "children outlive a parent that must not be outlived",
         "core/ending.py",
-        '    if d.order.orphans != "keep" or state in ("cancelled", "timed_out"):',
-        "    if False:",
+        "    for child in live:\n        d.tell(child, CancelAsked",
+        "    live = []\n    for child in live:\n        d.tell(child, CancelAsked",
     ),
     Mutation("a joined child stays pending", "core/calls.py", "    del fan.pending[outcome.id]\n", ""),
     Mutation(

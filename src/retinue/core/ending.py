@@ -38,11 +38,13 @@ def finish(
         at=d.now,
     )
     run = let_go(run, d)
-    if d.order.orphans != "keep" or state in ("cancelled", "timed_out"):
-        for child in list(d.roster.below(run.id)):
-            d.tell(child, CancelAsked(by=run.id, reason=f"the parent ended: {stop}"))
-        if d.has_children(run):
-            return replace(run, state=Stopping(ending=ending), wake_at=None)
+    # A cancel reaches also those whom an ended child has left behind; an ordinary end leaves them alone.
+    cancelled = state in ("cancelled", "timed_out")
+    live = list(d.roster.below(run.id)) if cancelled else d.children(run) if d.order.orphans != "keep" else []
+    for child in live:
+        d.tell(child, CancelAsked(by=run.id, reason=f"the parent ended: {stop}"))
+    if live and d.has_children(run):
+        return replace(run, state=Stopping(ending=ending), wake_at=None)
     return conclude(run, d, ending)
 
 
