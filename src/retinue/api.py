@@ -32,6 +32,7 @@ from retinue.core.values import (
     Message,
     Order,
     Rules,
+    checked,
     run_id,
 )
 from retinue.definitions import Agent, define
@@ -141,7 +142,9 @@ class Retinue:
 
     async def _request(self, event: Requested) -> str:
         machine.refuse_request(self._engine.roster, event)
-        await self._engine.record("", event)
+        why = await self._engine.record("", event)
+        if why and event.id not in self._engine.roster.specs and await self._store.row(event.id) is None:
+            raise Refused("request", why)
         return event.id
 
     def _order(self, agent: Agent, task: str, options: dict[str, Any]) -> Order:
@@ -149,10 +152,12 @@ class Retinue:
         if (seconds := options.pop("timeout_seconds", None)) is not None:
             options["timeout_ms"] = round(seconds * 1000)
         try:
-            return Order(agent=agent.name, task=task, **options)
+            return checked(Order(agent=agent.name, task=task, **options))
         except TypeError as error:
             known = ", ".join(Order.__struct_fields__)
             raise ConfigError(f"{error}; the options of a run are: {known}") from None
+        except ValueError as error:
+            raise ConfigError(f"an option of the run is wrong: {error}") from None
 
     # agents
 
@@ -212,7 +217,7 @@ class Retinue:
         """End a run and everything below it; returns the state it really ended in, which may be another."""
         if run in self._engine.roster.runs:
             await self._engine.record(run, CancelAsked(reason=reason))
-        return state_word((await self._row(run)).run)
+        return await self._ended_state(run)
 
     async def answer(self, run: str, text: str) -> None:
         """Answer the oldest open question of a run."""
@@ -238,14 +243,13 @@ class Retinue:
         self, *runs: str, timeout_seconds: float | None = None, first: bool = False
     ) -> dict[str, Outcome | None]:
         """Wait for all of the runs, or for the first; None stands for one that is still open. Reading takes nothing."""
-        futures = {r: self._engine.ended(r) for r in runs if r in self._engine.roster.runs}
+        futures = {}
         for run in runs:
-            if run not in futures:
-                await self._row(run)
-        pending = [f for f in futures.values() if not f.done()]
-        if pending and (len(pending) == len(runs) or not first):
+            if not await self._has_ended(run):
+                futures[run] = self._engine.ended(run)
+        if futures and (not first or len(futures) == len(runs)):
             mode: Literal["FIRST_COMPLETED", "ALL_COMPLETED"] = "FIRST_COMPLETED" if first else "ALL_COMPLETED"
-            await asyncio.wait(pending, timeout=timeout_seconds, return_when=mode)
+            await asyncio.wait(futures.values(), timeout=timeout_seconds, return_when=mode)
         for future in futures.values():
             if future.done():
                 future.result()
@@ -259,24 +263,24 @@ class Retinue:
     async def stream(self, run: str, after: int = 0) -> AsyncIterator[Step | Delta]:
         """The steps of a run from number `after` on: those of the log first, then as they come, until its end."""
         with self._engine.bus.watch(run) as watcher:
-            live = run in self._engine.roster.runs
-            if not live:
-                await self._row(run)
-            while True:
-                page = await self._store.entries(after, run)
+            ended = None if await self._has_ended(run) else self._engine.ended(run)
+            page = await self._store.entries(after, run)
+            while page:
                 for seq, entry in page:
                     after = seq
                     yield Step(seq, entry)
-                if len(page) < 1_000:
-                    break
-            while live or not watcher.queue.empty():
-                if watcher.queue.empty() and run not in self._engine.roster.runs:
+                page = await self._store.entries(after, run)
+            while ended is not None:
+                get = asyncio.ensure_future(watcher.queue.get())
+                await asyncio.wait((get, ended), return_when=asyncio.FIRST_COMPLETED)
+                if not get.done():
+                    get.cancel()
+                    ended.result()
                     return
-                item = await watcher.queue.get()
+                item = get.result()
                 if isinstance(item, Delta) or item.seq > after:
                     after = item.seq if isinstance(item, Step) else after
                     yield item
-                live = run in self._engine.roster.runs
 
     async def list(self, *, children: bool = False, limit: int = 100, before: str = "") -> Sequence[Summary]:
         """Runs, newest first. Those that were started by other runs are hidden unless asked for."""
@@ -315,7 +319,7 @@ class Retinue:
             raise Refused("root", f"{root} is not a root; forget {row.spec.root} instead")
         if any(s.root == root for s in self._engine.roster.specs.values()):
             raise Refused("open", f"{root} has open runs; cancel it first")
-        await self._engine.record("", Forgotten(root=root))
+        await self._change(Forgotten(root=root))
 
     async def deliveries(self, states: Iterable[str] = ()) -> Sequence[Delivery]:
         """Announcements and where they are; `dead` ones can be sent again."""
@@ -323,11 +327,11 @@ class Retinue:
 
     async def redeliver(self, key: str) -> None:
         """Send a dead announcement again."""
-        await self._engine.record("", Requeued(key=key))
+        await self._change(Requeued(key=key))
 
     async def drop_delivery(self, key: str) -> None:
         """Give up on an announcement."""
-        await self._engine.record("", Dropped(key=key))
+        await self._change(Dropped(key=key))
 
     async def backup(self, path: str | Path) -> None:
         """A consistent copy of the store, made while it is in use."""
@@ -346,6 +350,23 @@ class Retinue:
     def trouble(self) -> str:
         """Why nothing moves, when nothing moves: a full disk, a lost store."""
         return self._engine.trouble
+
+    async def _change(self, event: Requeued | Dropped | Forgotten) -> None:
+        why = await self._engine.record("", event)
+        if why:
+            raise Refused("state", why)
+
+    async def _has_ended(self, id: str) -> bool:
+        """Whether the end of a run is on record. (In memory it may have ended a moment before.)"""
+        row = await self._store.row(id)
+        if row is None and id not in self._engine.roster.runs:
+            raise NotFound(f"no run {id!r}")
+        return row is not None and isinstance(row.run.state, Ended)
+
+    async def _ended_state(self, id: str) -> str:
+        if not await self._has_ended(id):
+            await self._engine.ended(id)
+        return state_word((await self._row(id)).run)
 
     async def _row(self, id: str) -> Row:
         roster = self._engine.roster

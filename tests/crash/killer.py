@@ -13,7 +13,6 @@ import random
 import select
 import shutil
 import signal
-import tempfile
 import time
 import traceback
 from dataclasses import dataclass, field
@@ -55,18 +54,11 @@ class Report:
     """The folder, when something was wrong in it."""
 
 
-def folder_for(seed: int, inside: str = "") -> Path:
-    """In memory for half of them, on the disk for the others: one is fast, the other has a real fsync."""
-    memory = "/dev/shm"
-    if not inside and seed % 2 == 0 and os.access(memory, os.W_OK):
-        inside = memory
-    return Path(tempfile.mkdtemp(prefix="retinue-crash-", dir=inside or None))
-
-
-def run_workload(seed: int, *, point: str = "", patience: float = 30.0, inside: str = "") -> Report:
+def run_workload(seed: int, inside: str, *, point: str = "", patience: float = 30.0) -> Report:
     """Kill until it is done, then check. With `point` lives end there, as long as they get there."""
     started = time.monotonic()
-    folder = folder_for(seed, inside)
+    folder = Path(inside, f"workload-{seed}")
+    folder.mkdir()
     plan = make(seed)
     world = World(plan, folder)
     report = Report(seed, point)

@@ -9,8 +9,10 @@ import argparse
 import os
 import secrets
 import select
+import shutil
 import signal
 import sys
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -25,6 +27,7 @@ from tests.crash.killer import Report, run_workload
 from tests.crash.workload import POINTS
 
 PROGRESS_SECONDS = 5.0
+MEMORY = "/dev/shm"
 
 
 @dataclass
@@ -100,20 +103,35 @@ class Hand:
             yield msgspec.json.decode(line, type=Report)
 
 
-def serve(args: argparse.Namespace, hear: int, tell: int) -> None:
+def serve(args: argparse.Namespace, folders: list[str], hear: int, tell: int) -> None:
     with os.fdopen(hear, "rb") as requests:
         for line in requests:
             wanted = msgspec.json.decode(line, type=Wanted)
-            report = run_workload(wanted.seed, point=wanted.point, patience=args.patience, inside=args.folder)
+            inside = folders[wanted.seed % len(folders)]
+            report = run_workload(wanted.seed, inside, point=wanted.point, patience=args.patience)
             os.write(tell, msgspec.json.encode(report) + b"\n")
 
 
 @contextmanager
-def hands(args: argparse.Namespace) -> Iterator[list[Hand]]:
+def places(args: argparse.Namespace, total: Total) -> Iterator[list[str]]:
+    """In memory for half of the workloads, on the disk for the others: one is fast, the other has a real fsync. What
+    failed is kept."""
+    above = [args.folder] if args.folder else [MEMORY, ""] if os.access(MEMORY, os.W_OK) else [""]
+    folders = [tempfile.mkdtemp(prefix="retinue-crash-", dir=name or None) for name in above]
+    try:
+        yield folders
+    finally:
+        if not total.faults:
+            for folder in folders:
+                shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def hands(args: argparse.Namespace, folders: list[str]) -> Iterator[list[Hand]]:
     out: list[Hand] = []
     try:
         for _ in range(args.workers):
-            out.append(_hire(args, out))
+            out.append(_hire(args, folders, out))
         yield out
     finally:
         for hand in out:
@@ -124,7 +142,7 @@ def hands(args: argparse.Namespace) -> Iterator[list[Hand]]:
             os.close(hand.hear)
 
 
-def _hire(args: argparse.Namespace, others: list[Hand]) -> Hand:
+def _hire(args: argparse.Namespace, folders: list[str], others: list[Hand]) -> Hand:
     their_hear, tell = os.pipe()
     hear, their_tell = os.pipe()
     pid = os.fork()
@@ -134,7 +152,7 @@ def _hire(args: argparse.Namespace, others: list[Hand]) -> Hand:
             os.setpgid(0, 0)
             for fd in (tell, hear, *(fd for other in others for fd in (other.tell, other.hear))):
                 os.close(fd)
-            serve(args, their_hear, their_tell)
+            serve(args, folders, their_hear, their_tell)
             code = 0
         except Exception as error:
             print(f"{type(error).__name__}: {error}", file=sys.stderr)
@@ -150,7 +168,7 @@ def work(args: argparse.Namespace) -> Total:
     total, started, told = Total(args.seed), time.monotonic(), 0.0
     limit = started + (args.limit or 60 + args.kills + 20 * args.each)
     asked: Counter[str] = Counter()
-    with hands(args) as free:
+    with places(args, total) as folders, hands(args, folders) as free:
         busy = {hand.hear: hand for hand in free}
         for hand in free:
             hand.ask(_next(args, asked, total))

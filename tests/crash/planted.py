@@ -6,12 +6,17 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import msgspec
+
+from retinue.core.effects import CallTool
 from retinue.core.roster import Changes, Roster
+from retinue.core.values import Delivery
 from retinue.runtime import recover
 from retinue.runtime.engine import Engine
 from retinue.store.base import Snapshot
 from retinue.store.sqlite import SqliteStore
 from retinue.tools.toolbox import Toolbox
+from tests.crash.workload import Hook
 
 
 def repeats_unsafe_calls() -> None:
@@ -20,15 +25,17 @@ def repeats_unsafe_calls() -> None:
 
 
 def acts_before_it_records() -> None:
-    """Effects are performed while their intent is still being written."""
-    commit, after = Engine._commit, Engine._after
+    """Tools are run while the reply that calls them is still being written."""
+    commit = Engine._commit
 
     async def act_first(self: Engine, changes: Changes) -> int:
-        after(self, changes, self._seq + len(changes.entries))
+        tools = [effect for effect in changes.effects if isinstance(effect, CallTool)]
+        changes.effects = [effect for effect in changes.effects if effect not in tools]
+        for effect in tools:
+            self.performer.perform(effect)
         return await commit(self, changes)
 
     Engine._commit = act_first  # type: ignore[method-assign]
-    Engine._after = lambda self, changes, seq: None  # type: ignore[method-assign]
 
 
 def forgets_mail() -> None:
@@ -78,6 +85,16 @@ def tells_parents_later() -> None:
     SqliteStore.commit = commit_in_two  # type: ignore[method-assign]
 
 
+def names_deliveries_by_attempt() -> None:
+    """A second try has another key than the first, so that nobody can tell that it is one."""
+    send = Hook.send
+
+    async def send_under_its_own_key(self: Hook, delivery: Delivery) -> None:
+        await send(self, msgspec.structs.replace(delivery, key=f"{delivery.key}/{delivery.attempts}"))
+
+    Hook.send = send_under_its_own_key  # type: ignore[method-assign]
+
+
 BUGS: dict[str, Callable[[], None]] = {
     bug.__name__: bug
     for bug in (
@@ -88,5 +105,6 @@ BUGS: dict[str, Callable[[], None]] = {
         forgets_deliveries,
         delivers_mail_again,
         tells_parents_later,
+        names_deliveries_by_attempt,
     )
 }

@@ -69,6 +69,12 @@ def first_line(folder: Path, kind: str, **fields: Any) -> dict[str, Any]:
     return next(line for line in read_book(folder / JOURNAL) if line["is"] == kind and fields.items() <= line.items())
 
 
+def add(path: Path, **fields: Any) -> None:
+    book = Book(path)
+    book.write(**fields)
+    book.close()
+
+
 def drop_record(path: Path, which: Callable[[dict[str, Any]], bool]) -> None:
     lines = path.read_bytes()
     records = [lines[n : n + RECORD] for n in range(0, len(lines), RECORD)]
@@ -78,7 +84,7 @@ def drop_record(path: Path, which: Callable[[dict[str, Any]], bool]) -> None:
 
 
 def unsafe_started_twice(folder: Path) -> None:
-    Book(folder / JOURNAL).write(**first_line(folder, "start", tool="unsafe"))
+    add(folder / JOURNAL, **first_line(folder, "start", tool="unsafe"))
 
 
 def unsafe_never_finished(folder: Path) -> None:
@@ -88,20 +94,20 @@ def unsafe_never_finished(folder: Path) -> None:
 
 def tool_without_intent(folder: Path) -> None:
     line = first_line(folder, "start", tool="pure")
-    Book(folder / JOURNAL).write(**{**line, "key": line["key"] + "9"})
+    add(folder / JOURNAL, **{**line, "key": line["key"] + "9"})
 
 
 def tool_of_a_lost_reply(folder: Path) -> None:
     line = first_line(folder, "start", tool="pure")
-    Book(folder / JOURNAL).write(**{**line, "call": "a9c0"})
+    add(folder / JOURNAL, **{**line, "call": "a9c0"})
 
 
 def tool_after_the_end(folder: Path) -> None:
-    Book(folder / JOURNAL).write(**{**first_line(folder, "start", tool="pure"), "life": 2})
+    add(folder / JOURNAL, **{**first_line(folder, "start", tool="pure"), "life": 2})
 
 
 def attempt_made_twice(folder: Path) -> None:
-    Book(folder / JOURNAL).write(**first_line(folder, "model"))
+    add(folder / JOURNAL, **first_line(folder, "model"))
 
 
 def joined_result_deleted(folder: Path) -> None:
@@ -192,7 +198,7 @@ def delivery_never_made(folder: Path) -> None:
 
 def delivery_under_two_keys(folder: Path) -> None:
     line = next(line for line in read_book(folder / RECEIPTS) if line["is"] == "new")
-    Book(folder / RECEIPTS).write(**{**line, "key": "another"})
+    add(folder / RECEIPTS, **{**line, "key": "another"})
 
 
 def event_deleted(folder: Path) -> None:

@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 
 def killed(folder: Path, *options: str) -> tuple[dict[str, Any], str]:
     """What the harness counted, and what it said to people."""
-    command = [sys.executable, "-m", "tests.crash.main", "--workers", "1", *options]
+    command = [sys.executable, "-W", "error", "-m", "tests.crash.main", "--workers", "1", *options]
     # Every other test keeps the default: half of the databases in memory, half on the disk.
     command += ["--folder", str(folder)] if "--plant" in options else []
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
@@ -60,6 +60,7 @@ FOUND_AS = {
     "forgets_deliveries": "announcements_lost",
     "delivers_mail_again": "twice",
     "tells_parents_later": "lost",
+    "names_deliveries_by_attempt": "announcements_twice",
 }
 
 
@@ -78,7 +79,7 @@ def test_a_planted_bug_is_found(bug: str, tmp_path: Path) -> None:
 
 def life(folder: Path, *options: str) -> subprocess.Popen[str]:
     """One life in a fresh interpreter."""
-    command = [sys.executable, "-m", "tests.crash.workload", str(folder), *options]
+    command = [sys.executable, "-W", "error", "-m", "tests.crash.workload", str(folder), *options]
     return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 

@@ -83,6 +83,9 @@ class Book:
         assert len(line) < RECORD, line
         os.write(self._fd, line.ljust(RECORD - 1) + b"\n")
 
+    def close(self) -> None:
+        os.close(self._fd)
+
 
 def read_book(path: Path) -> list[dict[str, Any]]:
     return [msgspec.json.decode(line) for line in path.read_bytes().splitlines()] if path.exists() else []
@@ -169,8 +172,23 @@ class World:
     async def live(self, fuse: Fuse, patience: float = 30.0, *, hold: bool = False) -> None:
         """From the start of a process to the end of all work."""
         self.fuse = fuse
-        apsw.connection_hooks.append(lambda db: db.set_commit_hook(lambda: bool(fuse.at("commit-inside"))))
         self.journal, self.receipts = Book(self.folder / JOURNAL), Book(self.folder / RECEIPTS)
+        apsw.connection_hooks.append(self._watch)
+        try:
+            outcomes = await self._work(patience, hold=hold)
+        finally:
+            apsw.connection_hooks.remove(self._watch)
+            self.journal.close()
+            self.receipts.close()
+        part = self.folder / (OUTCOMES + ".part")
+        part.write_bytes(msgspec.json.encode(outcomes))
+        part.replace(self.folder / OUTCOMES)
+
+    def _watch(self, db: apsw.Connection) -> None:
+        """The writer's thread passes here when a transaction is complete and nothing of it is in the file yet."""
+        db.set_commit_hook(lambda: bool(self.fuse.at("commit-inside")))
+
+    async def _work(self, patience: float, *, hold: bool) -> dict[str, Any]:
         retinue = Retinue(Watched(self), agents=[self.lead], rules=self.rules, channels={"hook": Hook(self)})
         async with retinue:
             roots = [await self._root(retinue, root) for root in self.plan.roots]
@@ -178,14 +196,11 @@ class World:
             try:
                 async with asyncio.timeout(patience):
                     await self._wait(retinue, roots)
-                stuck = False
+                is_stuck = False
             except TimeoutError:
-                stuck = True
+                is_stuck = True
             answering.cancel()
-            outcomes = {"stuck": stuck, "roots": roots, "wrong": [*await retinue.verify()], "life": self.life}
-        part = self.folder / (OUTCOMES + ".part")
-        part.write_bytes(msgspec.json.encode(outcomes))
-        part.replace(self.folder / OUTCOMES)
+            return {"stuck": is_stuck, "roots": roots, "wrong": [*await retinue.verify()], "life": self.life}
 
     async def _root(self, retinue: Retinue, root: Node) -> str:
         self.fuse.at("root-before")

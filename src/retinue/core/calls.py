@@ -19,6 +19,7 @@ from retinue.core.turn import await_mail, next_turn, sooner
 from retinue.core.values import Assistant, Call, Result, Usage
 
 ONE_CALL = (0, 0, 0, 1)
+GATHERED = 4_096
 ALONE = "Not run: {name} ends the run and must be the only call in a reply. Call it again, alone."
 NOT_RUN = "Not run: this reply also called {name}, which must be the only call in a reply."
 
@@ -159,6 +160,7 @@ def _close_fans(run: Run, d: Desk, calls: Calls, ready: list[int]) -> tuple[Run,
         fan_in.drop(index)
         text, error = plain_result(in_order(fan))
         run = d.append(run, Result(call_id=fan.call_id, name=fan.name, text=text, error=error))
+        run = _gather(run, text)
         calls = replace(calls, open=calls.open & ~(1 << index))
     _drop_empty(run, d)
     if compose:
@@ -173,9 +175,16 @@ def close_composed(run: Run, d: Desk, calls: Calls, event: Composed) -> Run:
         if fan_in is not None and index in fan_in.fans:
             fan_in.drop(index)
         run = d.append(run, Result(call_id=call_id, name=name, text=text, error=event.error))
+        run = _gather(run, text)
         calls = replace(calls, open=calls.open & ~(1 << index))
     _drop_empty(run, d)
     return settle(run, d, calls)
+
+
+def _gather(run: Run, text: str) -> Run:
+    """The beginning of what children reported: all there is to show if no reply of its own can be paid any more."""
+    room = GATHERED - len(run.gathered)
+    return run if room <= 0 else replace(run, gathered=f"{run.gathered}\n{text[:room]}".strip())
 
 
 def _drop_empty(run: Run, d: Desk) -> None:

@@ -24,7 +24,7 @@ def finish(
     data: Any = None,
 ) -> Run:
     """The run has its ending. Children end first unless they may outlive it."""
-    text = run.said if text is None else text
+    text = run.said or run.gathered if text is None else text
     if state == "completed" and not text.strip():
         state, stop, error = "failed", "empty", "the run ended without any output"
     ending = Ending(
@@ -97,7 +97,7 @@ def conclude(run: Run, d: Desk, ending: Ending) -> Run:
     """Terminal. The parent's news is part of this transaction."""
     spec, roster = d.spec, d.roster
     roster.ledger.close(run.id)
-    run = replace(run, state=Ended(ending=ending), wake_at=None, deadline=None, said="", spilled=())
+    run = replace(run, state=Ended(ending=ending), wake_at=None, deadline=None, said="", gathered="", spilled=())
     if roster.is_live(spec.parent):
         d.tell(spec.parent, ChildEnded(child=run.id))
     _announce(run, d, ending)

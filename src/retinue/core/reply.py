@@ -51,6 +51,7 @@ def take_reply(run: Run, state: Thinking, event: Replied, d: Desk) -> Run:
         turn=run.turn + 1,
         usage=run.usage.plus(used),
         said=said.text or run.said,
+        gathered="" if said.text else run.gathered,
         empty=run.empty if not said.text.strip() and not said.calls else 0,
         spilled=spilled,
         model_used=reply.model or d.spec.model,

@@ -97,7 +97,8 @@ class Run(Value):
     """The changing part of a run.
 
     `context` is the token count that the provider last told, `fresh` the bytes since: together an upper bound of the
-    next prompt. `said` is the last text, kept for a partial result. `deaths` counts crashes since its last progress.
+    next prompt. `said` is the last text, kept for a partial result; `gathered` the beginning of what children have
+    reported since. `deaths` counts crashes since its last progress.
     """
 
     id: str
@@ -113,6 +114,7 @@ class Run(Value):
     empty: int = 0
     usage: Usage = Usage()
     said: str = ""
+    gathered: str = ""
     spilled: tuple[Artifact, ...] = ()
     last_tool: str = ""
     started_at: int | None = None

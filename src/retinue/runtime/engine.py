@@ -8,7 +8,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, TypeVar
 
 from retinue.channels.base import Channel
 from retinue.core import machine
@@ -26,6 +27,7 @@ from retinue.runtime.timers import Timers
 from retinue.store.base import Store
 
 log = logging.getLogger("retinue")
+T = TypeVar("T")
 
 MAX_BATCH = 2_000
 FULL_RETRY_SECONDS = (0.05, 0.2, 1.0, 5.0)
@@ -48,12 +50,12 @@ class Engine:
         self.models = models
         self.trouble = ""
         self._tools = tools
-        self._queue: deque[tuple[str, AnyEvent, asyncio.Future[None] | None]] = deque()
+        self._queue: deque[tuple[str, AnyEvent, asyncio.Future[str] | None]] = deque()
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._ended: dict[str, list[asyncio.Future[None]]] = {}
         self._dormant: dict[str, tuple[Spec, Run]] = {}
-        self._waiting: list[asyncio.Future[None]] = []
+        self._waiting: list[tuple[asyncio.Future[str], str]] = []
         self._seq = 0
         self._failure: BaseException | None = None
         self.timers = Timers(clock.now, self._wanted, lambda id: self.post(id, Woke()))
@@ -94,14 +96,14 @@ class Engine:
         self._queue.append((run, event, None))
         self._wake.set()
 
-    async def record(self, run: str, event: AnyEvent) -> None:
-        """Post an event and wait until its step is committed."""
+    async def record(self, run: str, event: AnyEvent) -> str:
+        """Post an event and wait until its step is committed; returns why it was refused, or ""."""
         if self._failure is not None:
             raise StoreError(f"the runtime has stopped: {self._failure}") from self._failure
-        done = asyncio.get_running_loop().create_future()
+        done: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._queue.append((run, event, done))
         self._wake.set()
-        await done
+        return await done
 
     def register(self, definition: Definition, model: ModelInfo | None) -> None:
         """Make an agent known. Runs that waited for it since the last start are taken up."""
@@ -121,6 +123,7 @@ class Engine:
                 continue
             calls = await recover.open_calls(spec, run, self.store.messages, self._tools.restart_class)
             self.post(spec.id, Recovered(epoch=self.roster.epoch, turn=run.turn, attempt=run.attempt, calls=calls))
+        self.performer.unpark()
 
     @property
     def dormant(self) -> tuple[str, ...]:
@@ -157,32 +160,33 @@ class Engine:
         n = 0
         while queue and n < MAX_BATCH:
             run, event, done = queue.popleft()
+            first = len(roster.changes.entries)
             machine.apply(roster, run, now, event)
             n += 1
             if done is not None:
-                waiting.append(done)
+                waiting.append((done, roster.changes.entries[first].stale))
         changes = roster.take_changes()
-        seq = await self._commit(changes)
+        seq = await self.with_space(lambda: self.store.commit(changes))
         self._after(changes, seq)
-        for done in waiting:
+        for done, stale in waiting:
             if not done.done():
-                done.set_result(None)
+                done.set_result(stale)
         waiting.clear()
 
-    async def _commit(self, changes: Changes) -> int:
-        """A full disk parks everything until there is space again: nothing is performed, nothing is lost."""
+    async def with_space(self, write: Callable[[], Awaitable[T]]) -> T:
+        """A full disk parks whoever writes until there is space again: nothing is performed, nothing is lost."""
         tries = 0
         while True:
             try:
-                seq = await self.store.commit(changes)
+                written = await write()
             except StoreFull as error:
                 self.trouble = str(error)
-                log.error("the log cannot be written; waiting: %s", error)
+                log.error("nothing can be written; waiting: %s", error)
                 await asyncio.sleep(FULL_RETRY_SECONDS[min(tries, len(FULL_RETRY_SECONDS) - 1)])
                 tries += 1
             else:
                 self.trouble = ""
-                return seq
+                return written
 
     def _after(self, changes: Changes, seq: int) -> None:
         performer = self.performer
@@ -222,8 +226,9 @@ class Engine:
 
     def _disappoint(self, error: RetinueError) -> None:
         """Nobody waits for what will not come."""
-        waiters = [w for waiting in self._ended.values() for w in waiting]
-        waiters += [*self._waiting, *(done for _, _, done in self._queue if done is not None)]
+        waiters: list[asyncio.Future[Any]] = [w for waiting in self._ended.values() for w in waiting]
+        waiters += [done for done, _ in self._waiting]
+        waiters += [done for _, _, done in self._queue if done is not None]
         for waiter in waiters:
             if not waiter.done():
                 waiter.set_exception(error)

@@ -7,6 +7,8 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, assert_never
 
+from msgspec.structs import replace
+
 from retinue.channels.base import Channel
 from retinue.core.calls import plain_result
 from retinue.core.effects import Abort, CallModel, CallTool, ChildOutcome, Compose, Deliver, Effect, Transmit
@@ -25,7 +27,7 @@ from retinue.core.events import (
 )
 from retinue.core.policy import allows
 from retinue.core.state import Run
-from retinue.core.values import Call, Message, Orders, Reply, Restart, Spec, ToolSchema, clip
+from retinue.core.values import Call, Message, Orders, Reply, Restart, Spec, ToolSchema, checked, clean, clip
 from retinue.errors import ModelError, ModelUnavailable, RetinueError
 from retinue.models.base import Model, Request
 from retinue.runtime.context import Conversation, view
@@ -64,6 +66,7 @@ class Performer:
         self._sending: set[asyncio.Task[None]] = set()
         self._conversations: dict[str, Conversation] = {}
         self._resumed: dict[str, str] = {}
+        self._parked: list[CallModel | CallTool] = []
         self._offered: dict[tuple[str, Any], tuple[ToolSchema, ...]] = {}
 
     # conversations
@@ -106,7 +109,9 @@ class Performer:
                 spec, run = roster.specs.get(effect.run), roster.runs.get(effect.run)
                 if spec is None or run is None:
                     return
-                if isinstance(effect, CallModel):
+                if spec.model not in self._models or spec.order.agent not in self._tools:
+                    self._parked.append(effect)
+                elif isinstance(effect, CallModel):
                     self._start(effect.run, -1, self._call_model(effect, spec, run))
                 else:
                     self._start(effect.run, effect.index, self._call_tool(effect, spec, run))
@@ -120,6 +125,15 @@ class Performer:
                 self._send(self._transmit(effect))
             case _:
                 assert_never(effect)
+
+    def unpark(self) -> None:
+        """An agent or a model became known: what waited for it is begun, or waits on."""
+        parked, self._parked = self._parked, []
+        for effect in parked:
+            run = self._engine.roster.runs.get(effect.run)
+            at = effect.attempt if isinstance(effect, CallModel) else effect.turn
+            if run is not None and at == (run.attempt if isinstance(effect, CallModel) else run.turn):
+                self.perform(effect)
 
     def tasks(self) -> list[asyncio.Task[None]]:
         return [t for of_run in self._tasks.values() for t in of_run.values()] + list(self._sending)
@@ -191,7 +205,7 @@ class Performer:
             if bus.busy:
                 bus.preview(run.id, effect.attempt, text)
 
-        return await model.complete(request, emit)
+        return checked(_clean_reply(await model.complete(request, emit)))
 
     def _tools_for(self, spec: Spec) -> tuple[ToolSchema, ...]:
         """The agent's tools that its run may call; the same tuple for all runs of one kind."""
@@ -229,24 +243,23 @@ class Performer:
             self._answer(effect.run, effect.index, event)
 
     async def _tool_event(self, effect: CallTool, returned: Returned) -> RunEvent:
-        turn, index, call_id, name = effect.turn, effect.index, effect.call.id, effect.call.name
+        where: Any = {"turn": effect.turn, "index": effect.index, "call_id": effect.call.id, "name": effect.call.name}
         match returned:
             case Answer(text=text, error=error):
+                text = clean(text)
                 spilled = await self._spill(text)
                 if spilled is not None:
                     text = clip(text, self._engine.roster.rules.text_cap, spilled[0])
-                return ToolReturned(
-                    turn=turn, index=index, call_id=call_id, name=name, text=text, error=error, spilled=spilled
-                )
+                return ToolReturned(**where, text=text, error=error, spilled=spilled)
             case Orders():
-                return Ordered(turn=turn, index=index, call_id=call_id, name=name, orders=returned, asked_at=effect.at)
-            case Submission(text=text, ok=ok, data=data):
-                spilled = await self._spill(text)
+                return Ordered(**where, orders=checked(returned), asked_at=effect.at)
+            case Submission():
+                done = checked(returned)
                 return Submitted(
-                    turn=turn, index=index, call_id=call_id, name=name, text=text, ok=ok, data=data, spilled=spilled
+                    **where, text=done.text, ok=done.ok, data=done.data, spilled=await self._spill(done.text)
                 )
-            case Ask(question=question):
-                return Asked(turn=turn, index=index, call_id=call_id, name=name, question=question)
+            case Ask():
+                return Asked(**where, question=checked(returned).question)
             case _:
                 assert_never(returned)
 
@@ -281,7 +294,8 @@ class Performer:
         """An over-long text is kept whole, under its hash, before anybody is told of it."""
         if len(text) <= self._engine.roster.rules.text_cap:
             return None
-        artifact = await self._engine.store.put_artifact(text.encode("utf-8", "replace"))
+        data = text.encode("utf-8", "replace")
+        artifact = await self._engine.with_space(lambda: self._engine.store.put_artifact(data))
         return artifact.sha256, artifact.bytes
 
     # deliveries
@@ -311,3 +325,11 @@ class Performer:
             self._engine.post("", Bounced(key=effect.key, error=f"{type(error).__name__}: {error}"))
         else:
             self._engine.post("", Acked(key=effect.key))
+
+
+def _clean_reply(reply: Reply) -> Reply:
+    said = reply.message
+    if said.text.isascii() and all(c.args.isascii() for c in said.calls):
+        return reply
+    calls = tuple(replace(c, args=clean(c.args), name=clean(c.name)) for c in said.calls)
+    return replace(reply, message=replace(said, text=clean(said.text), calls=calls))

@@ -6,6 +6,8 @@ import json
 import math
 from typing import Any
 
+from retinue.core.values import clean
+
 MAX_BYTES = 1 << 20
 MAX_DEPTH = 64
 
@@ -84,9 +86,8 @@ def _depth(text: str) -> int:
 
 
 def _clean(value: Any) -> Any:
-    """Lone surrogates become U+FFFD: they cannot be stored, printed or sent."""
     if isinstance(value, str):
-        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        return clean(value)
     if isinstance(value, dict):
         return _pairs([(_clean(k), _clean(v)) for k, v in value.items()])
     if isinstance(value, list):
