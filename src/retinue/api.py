@@ -23,20 +23,10 @@ from retinue.core.events import (
 )
 from retinue.core.spawn import cannot_write, fork_point
 from retinue.core.state import Asking, Ended, Working
-from retinue.core.values import (
-    Assistant,
-    Base,
-    Capabilities,
-    Delivery,
-    Mail,
-    Message,
-    Order,
-    Rules,
-    checked,
-    run_id,
-)
+from retinue.core.text import run_id
+from retinue.core.values import Assistant, Base, Capabilities, Delivery, Mail, Message, Order, Rules, checked
 from retinue.definitions import Agent, define
-from retinue.errors import ConfigError, NotFound, Refused
+from retinue.errors import ConfigError, NotFound, Refused, RetinueError
 from retinue.models.base import Model
 from retinue.outcomes import Node, Outcome, build_outcome, state_word
 from retinue.runtime.bus import Delta, Step
@@ -46,7 +36,7 @@ from retinue.store.base import Row, Store, Summary
 from retinue.store.memory import MemoryStore
 from retinue.store.sqlite import SqliteStore
 from retinue.tools.base import Tool
-from retinue.tools.builtin.artifacts import ArtifactTool
+from retinue.tools.builtin.artifacts import PAGE, ArtifactTool
 from retinue.tools.toolbox import Toolbox
 
 
@@ -128,6 +118,8 @@ class Retinue:
         agent = self._agent(row.spec.order.agent)
         await self._known(agent)
         base = Base(conversation=row.spec.conversation, length=row.run.length, start=row.run.start)
+        if await self._store.messages(base.conversation, base.length, base.length + 1):
+            raise Refused("conversation", f"run {run} has been resumed before; resume the last run, or fork this one")
         id = run_id(self._clock.now(), self._clock.chance())
         return await self._request(
             Requested(
@@ -185,7 +177,8 @@ class Retinue:
         own = agent.own_tools
         if not own or any(t.schema.name == "artifact" for t in own):
             return own
-        return (*own, ArtifactTool(self._store.get_artifact))
+        page = max(64, min(PAGE, self._engine.roster.rules.text_cap - 200))
+        return (*own, ArtifactTool(self._store.get_artifact, page))
 
     def _add_model(self, model: Model) -> None:
         known = self._models.setdefault(model.info.name, model)
@@ -235,7 +228,11 @@ class Retinue:
         """Take capabilities away from a live run and everything below it."""
         if run not in self._engine.roster.runs:
             raise NotFound(f"no live run {run!r}")
-        await self._engine.record(run, Narrowed(access=access))
+        try:
+            event = Narrowed(access=checked(access))
+        except (TypeError, ValueError) as error:
+            raise ConfigError(f"the capabilities are wrong: {error}") from None
+        await self._engine.record(run, event)
 
     # watching runs
 
@@ -243,7 +240,7 @@ class Retinue:
         self, *runs: str, timeout_seconds: float | None = None, first: bool = False
     ) -> dict[str, Outcome | None]:
         """Wait for all of the runs, or for the first; None stands for one that is still open. Reading takes nothing."""
-        futures = {}
+        futures, runs = {}, tuple(dict.fromkeys(runs))
         for run in runs:
             if not await self._has_ended(run):
                 futures[run] = self._engine.ended(run)
@@ -253,6 +250,8 @@ class Retinue:
         for future in futures.values():
             if future.done():
                 future.result()
+            else:
+                future.cancel()
         return {r: await self._outcome_or_none(r) for r in runs}
 
     async def outcome(self, run: str) -> Outcome | None:
@@ -392,6 +391,8 @@ class Retinue:
 
 def run_sync(agent: Agent, task: str, *, store: str | Path | Store | None = None, **options: Any) -> Outcome:
     """Run one agent to its end in a program that has no event loop of its own."""
+    if asyncio._get_running_loop() is not None:
+        raise RetinueError("run_sync cannot be used inside an event loop: await Retinue(...).run(...) instead")
 
     async def main() -> Outcome:
         async with Retinue(store) as retinue:

@@ -43,7 +43,6 @@ async def still_works(retinue: Retinue) -> None:
         {"max_turns": "3"},
         {"timeout_ms": "5000"},
         {"budget": 5_000},
-        {"budget": {"tokens": 5_000}},
         {"lanes": 3},
         {"retry": 5},
         {"access": Capabilities(tools="read")},  # type: ignore[arg-type]

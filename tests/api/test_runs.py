@@ -261,7 +261,7 @@ async def test_a_forgotten_tree_is_gone_and_its_forks_stay(kind: str, tmp_path: 
 async def test_an_open_tree_cannot_be_forgotten() -> None:
     async with Retinue(clock=VirtualClock()) as retinue:
         run = await retinue.spawn(agent("one", ["x"], seconds=5), "Go.")
-        with pytest.raises(Refused, match="cancel it first"):
+        with pytest.raises(Refused, match="has open runs"):
             await retinue.forget(run)
 
 

@@ -114,6 +114,22 @@ async def test_nobody_can_write_to_a_run_that_has_ended_or_never_was() -> None:
             await retinue.send("nobody", "Hello?")
 
 
+@pytest.mark.parametrize("passes", range(8))
+@on_virtual_time
+async def test_a_message_at_the_last_moment_is_read_or_refused_and_never_lost(passes: int) -> None:
+    async with Retinue(clock=VirtualClock()) as retinue:
+        run = await retinue.spawn(agent("one", last, seconds=5), "Go.")
+        await asyncio.sleep(5)
+        for _ in range(passes):
+            await asyncio.sleep(0)
+        try:
+            await retinue.send(run, "Wait!")
+        except Refused:
+            assert (await ended(retinue, run)).text == "Go."
+        else:
+            assert (await ended(retinue, run)).text == "Wait!", "it was taken, and nobody has read it"
+
+
 @on_virtual_time
 async def test_a_mailbox_takes_only_so_many_messages_of_one_sender() -> None:
     async with Retinue(clock=VirtualClock(), rules=Rules(mail_per_sender=3)) as retinue:
@@ -219,6 +235,20 @@ async def test_a_question_waits_for_its_answer() -> None:
 
 
 @on_virtual_time
+async def test_two_answers_to_one_question_are_not_both_taken() -> None:
+    @tool
+    async def ask() -> Ask:
+        """Ask a person."""
+        return Ask(question="Which?")
+
+    async with Retinue(clock=VirtualClock()) as retinue:
+        run = await retinue.spawn(agent("one", [call("ask"), "thanks"], tools=[ask]), "Go.")
+        await asyncio.sleep(1)
+        both = await asyncio.gather(retinue.answer(run, "a"), retinue.answer(run, "b"), return_exceptions=True)
+    assert sorted(type(one).__name__ for one in both) == ["NoneType", "Refused"]
+
+
+@on_virtual_time
 async def test_rights_that_are_taken_away_are_gone_at_the_next_call_below_too() -> None:
     child = agent("child", [call("rest", seconds=60.0), call("rest", seconds=1.0), "done"], tools=[rest])
     async with Retinue(clock=VirtualClock()) as retinue:
@@ -293,3 +323,22 @@ async def test_a_long_log_is_streamed_whole_and_in_order() -> None:
     assert len(steps) == 2 + turns * (1 + calls) + 1
     assert [s.seq for s in steps] == sorted({s.seq for s in steps})
     assert isinstance(steps[0].entry.event, Requested) and isinstance(steps[-1].entry.event, Replied)
+
+
+@on_virtual_time
+async def test_a_watcher_that_falls_far_behind_still_sees_every_step() -> None:
+    """More steps than a watcher's queue holds, while it is busy elsewhere."""
+    n = 11_000
+
+    def script(request: Request) -> object:
+        return [call("rest", seconds=0.0)] * n if request.turn == 0 else "done"
+
+    async with Retinue(clock=VirtualClock(), rules=Rules(calls_per_turn=n)) as retinue:
+        run = await retinue.spawn(agent("one", script, tools=[rest], seconds=5), "Go.")
+        steps = []
+        async for item in retinue.stream(run):
+            if isinstance(item, Step):
+                steps.append(item.seq)
+                if len(steps) == 2:
+                    await asyncio.sleep(1_000)
+    assert len(steps) == 2 + 1 + n + 1

@@ -28,6 +28,7 @@ from retinue.core.events import (
 )
 from retinue.core.roster import Changes, Roster
 from retinue.core.state import Ended
+from retinue.core.text import run_id
 from retinue.core.values import (
     Assistant,
     Base,
@@ -45,7 +46,6 @@ from retinue.core.values import (
     Rules,
     Usage,
     User,
-    run_id,
 )
 from retinue.errors import NotFound, StoreError
 

@@ -34,6 +34,7 @@ from retinue.core.state import (
     Waiting,
     Working,
 )
+from retinue.core.text import clip, digest, run_id
 from retinue.core.values import (
     Artifact,
     Assistant,
@@ -51,9 +52,6 @@ from retinue.core.values import (
     Spec,
     Usage,
     User,
-    clip,
-    digest,
-    run_id,
 )
 from tests.core.driver import Story, call, hand, through_json
 from tests.core.test_terminal import EVERY_EVENT, name_of

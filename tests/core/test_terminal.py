@@ -16,6 +16,7 @@ from retinue.core.events import (
     Bounced,
     CancelAsked,
     ChildEnded,
+    Closed,
     Composed,
     Described,
     Dropped,
@@ -85,6 +86,7 @@ RUN_EVENTS: list[AnyEvent] = [
 ]
 ROSTER_EVENTS: list[AnyEvent] = [
     Opened(epoch=2, rules=Rules(salt="s")),
+    Closed(),
     Registered(definition=Definition(name="boss", tools=("look",), crew=("boss",), model="m")),
     Described(model=ModelInfo(name="m2", price_in=3)),
     Requested(

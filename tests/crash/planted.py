@@ -12,7 +12,7 @@ from retinue.core.effects import CallTool
 from retinue.core.roster import Changes, Roster
 from retinue.core.values import Delivery
 from retinue.runtime import recover
-from retinue.runtime.engine import Engine
+from retinue.runtime.perform import Performer
 from retinue.store.base import Snapshot
 from retinue.store.sqlite import SqliteStore
 from retinue.tools.toolbox import Toolbox
@@ -26,16 +26,23 @@ def repeats_unsafe_calls() -> None:
 
 def acts_before_it_records() -> None:
     """Tools are run while the reply that calls them is still being written."""
-    commit = Engine._commit
+    init, take, performers = Performer.__init__, Roster.take_changes, list[Performer]()
 
-    async def act_first(self: Engine, changes: Changes) -> int:
-        tools = [effect for effect in changes.effects if isinstance(effect, CallTool)]
-        changes.effects = [effect for effect in changes.effects if effect not in tools]
-        for effect in tools:
-            self.performer.perform(effect)
-        return await commit(self, changes)
+    def init_and_remember(self: Performer, *args: Any, **options: Any) -> None:
+        init(self, *args, **options)
+        performers.append(self)
 
-    Engine._commit = act_first  # type: ignore[method-assign]
+    def take_and_act(self: Roster) -> Changes:
+        changes = take(self)
+        for performer in performers:
+            tools = [effect for effect in changes.effects if isinstance(effect, CallTool)]
+            changes.effects = [effect for effect in changes.effects if effect not in tools]
+            for effect in tools:
+                performer.perform(effect)
+        return changes
+
+    Performer.__init__ = init_and_remember  # type: ignore[method-assign]
+    Roster.take_changes = take_and_act  # type: ignore[method-assign]
 
 
 def forgets_mail() -> None:

@@ -184,6 +184,8 @@ def _permitted(sim: Simulation, effect: CallTool) -> None:
     """I9, by our own reading: nobody from the run up to its root withholds the tool. (What was narrowed a moment ago
     may still be under way.)"""
     id, name = effect.run, effect.call.name
+    if name not in sim.roster.definitions[sim.roster.specs[id].order.agent].tools:
+        return
     while id in sim.roster.specs:
         held = sim.roster.specs[id].capabilities
         inside = held.tools is None or name in held.tools

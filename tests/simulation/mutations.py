@@ -99,7 +99,7 @@ MUTATIONS = [
     Mutation(
         "a lost model call was free",
         "core/run.py",
-        "            run = book_estimate(again(run, in_flight=True), d, state.hold)\n",
+        "            run = book_estimate(again(run, in_flight=not event.clean), d, state.hold)\n",
         "            d.roster.ledger.release(run.id, state.hold)\n",
     ),
     Mutation(

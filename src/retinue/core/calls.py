@@ -30,11 +30,13 @@ def dispatch(run: Run, d: Desk, said: Assistant, *, cut: bool) -> Run:
     refusals = _refusals(d, calls, cut=cut)
     message = run.length - 1
     tools = 0
+    known = d.definition.tools
     chain = d.roster.ancestry(run.id)
     ledger = d.roster.ledger
     for index, call in enumerate(calls):
         reason = refusals.get(index)
-        if reason is None and (why := gate(chain, call.name, d.now)) is not None:
+        # A name that the agent never had goes to the toolbox, which knows what to suggest instead.
+        if reason is None and call.name in known and (why := gate(chain, call.name, d.now)) is not None:
             reason = f"Refused: {why}."
         if reason is None and (lack := ledger.lacks(run.id, ONE_CALL)) is not None:
             reason = f"Not run: the budget of tool calls is spent ({lack}). Answer with what you have."
@@ -148,7 +150,7 @@ def _close_fans(run: Run, d: Desk, calls: Calls, ready: list[int]) -> tuple[Run,
     compose = []
     for index in ready:
         fan = fan_in.fans[index]
-        long = sum(len(o.ending.text) for o in fan.ended) > d.rules.text_cap
+        long = len(fan.ended) > 1 and sum(len(o.ending.text) for o in fan.ended) > d.rules.text_cap
         if fan.compose or long:
             if not fan.composing:
                 joined = JoinedCall(

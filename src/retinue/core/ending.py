@@ -10,7 +10,8 @@ from retinue.core.desk import Desk
 from retinue.core.effects import Abort, Deliver
 from retinue.core.events import Admitted, CancelAsked, ChildEnded
 from retinue.core.state import Asking, Ended, Queued, Run, Stopping, Thinking, Waiting, Working
-from retinue.core.values import Delivery, End, Ending, Usage, clip, digest
+from retinue.core.text import clip, digest
+from retinue.core.values import Delivery, End, Ending, Usage
 
 
 def finish(

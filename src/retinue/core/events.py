@@ -35,6 +35,10 @@ class Opened(Event):
     rules: Rules
 
 
+class Closed(Event):
+    """The process let go of the log in good order: what it left open has not killed it."""
+
+
 class Registered(Event):
     """An agent's definition became known, or changed."""
 
@@ -230,10 +234,13 @@ class Recovered(Event):
     epoch: int
     turn: int = 0
     attempt: int = 0
+    clean: bool = False
     calls: tuple[OpenCall, ...] = ()
 
 
-RosterEvent = Opened | Registered | Described | Requested | Forgotten | Sent | Acked | Bounced | Requeued | Dropped
+RosterEvent = (
+    Opened | Closed | Registered | Described | Requested | Forgotten | Sent | Acked | Bounced | Requeued | Dropped
+)
 CallEvent = ToolReturned | Ordered | Submitted | Asked | Answered | Composed
 RunEvent = (
     Enlisted

@@ -10,7 +10,8 @@ from retinue.core.effects import ChildOutcome
 from retinue.core.ending import describe
 from retinue.core.events import ChildEnded, RunEvent
 from retinue.core.state import Breaker, Calls, Ended, Run
-from retinue.core.values import Ending, Mail, Spec, clip
+from retinue.core.text import clip
+from retinue.core.values import Ending, Mail, Spec
 from retinue.errors import InvalidTransition
 
 

@@ -18,6 +18,7 @@ from retinue.core.events import (
     AnyEvent,
     Bounced,
     ChildEnded,
+    Closed,
     Described,
     Dropped,
     Entry,
@@ -96,6 +97,8 @@ def _roster_step(roster: Roster, at: int, event: RosterEvent) -> None:
         case Opened():
             roster.epoch, roster.rules = event.epoch, event.rules
             roster.reseat()
+        case Closed():
+            pass
         case Registered(definition=definition):
             roster.definitions[definition.name] = definition
             roster.changes.definitions.append(definition)

@@ -7,7 +7,8 @@ from typing import assert_never
 from msgspec.structs import replace
 
 from retinue.core.events import Acked, Bounced, Dropped, Requeued, Sent
-from retinue.core.values import Delivery, Rules, digest
+from retinue.core.text import digest
+from retinue.core.values import Delivery, Rules
 from retinue.errors import InvalidTransition
 
 

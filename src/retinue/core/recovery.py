@@ -30,7 +30,7 @@ def stop_recovery(run: Run, event: Recovered, d: Desk, *, in_flight: bool = Fals
         return finish(run, d, "interrupted", "too_old", error="the run was too old to be taken up again")
     if run.restarts >= rules.max_restarts:
         return finish(run, d, "interrupted", "restarts", error=f"the run was restarted {run.restarts} times")
-    if in_flight and run.deaths + 1 >= rules.max_deaths:
+    if in_flight and not event.clean and run.deaths + 1 >= rules.max_deaths:
         error = f"the process died {run.deaths + 1} times in a row with this run in flight"
         return finish(run, d, "interrupted", "quarantined", error=error)
     return None
@@ -41,7 +41,7 @@ def recover_calls(run: Run, calls: Calls, event: Recovered, d: Desk) -> Run:
     stopped = stop_recovery(run, event, d, in_flight=bool(calls.tools))
     if stopped is not None:
         return stopped
-    run = again(run, in_flight=bool(calls.tools))
+    run = again(run, in_flight=bool(calls.tools) and not event.clean)
     for found in event.calls:
         bit = 1 << found.index
         if not calls.tools & bit or event.turn != run.turn:

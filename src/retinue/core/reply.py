@@ -12,6 +12,7 @@ from retinue.core.effects import Abort
 from retinue.core.ending import book_estimate, finish, free_slots
 from retinue.core.events import ModelFailed, Replied
 from retinue.core.state import Run, Thinking
+from retinue.core.text import digest
 from retinue.core.turn import (
     ANNOUNCE,
     COMPACT,
@@ -23,7 +24,7 @@ from retinue.core.turn import (
     sooner,
     think,
 )
-from retinue.core.values import Artifact, Reply, Usage, User, digest
+from retinue.core.values import Artifact, Reply, Usage, User
 
 
 def abandon(run: Run, state: Thinking, d: Desk) -> Run:

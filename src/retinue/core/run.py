@@ -155,7 +155,7 @@ def _thinking(run: Run, state: Thinking, event: RunEvent, d: Desk) -> Run:
             if stopped is not None:
                 return stopped
             # The lost attempt may have been paid for: its bound is booked, and the new one is held beside it.
-            run = book_estimate(again(run, in_flight=True), d, state.hold)
+            run = book_estimate(again(run, in_flight=not event.clean), d, state.hold)
             return think(seated(run, d.now), d, state.purpose)
         case Enlisted() | Admitted() | ToolReturned() | Ordered() | Submitted() | Asked() | Answered() | Composed():
             raise stale(run, event)

@@ -12,8 +12,9 @@ from retinue.core.desk import Desk, weight
 from retinue.core.events import CancelAsked, Enlisted, Ordered, Posted
 from retinue.core.roster import Fan, FanIn, Roster
 from retinue.core.state import NOTHING, Asking, Calls, Queued, Run, Waiting, Working
+from retinue.core.text import run_id
 from retinue.core.turn import sooner
-from retinue.core.values import Base, Capabilities, Definition, Limits, Mail, Order, Send, Slot, Spec, User, run_id
+from retinue.core.values import Base, Capabilities, Definition, Limits, Mail, Order, Send, Slot, Spec, User
 from retinue.errors import Refused
 
 Limit = ledger.Limit

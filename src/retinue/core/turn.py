@@ -11,7 +11,8 @@ from retinue.core.effects import CallModel, Purpose
 from retinue.core.ending import finish
 from retinue.core.ledger import DIMENSIONS, UNLIMITED
 from retinue.core.state import NOTHING, Amounts, Run, Thinking, Waiting
-from retinue.core.values import Mail, User, clip, digest
+from retinue.core.text import clip, digest
+from retinue.core.values import Mail, User
 
 LAST_TURN = "This is your last turn: {why}. Answer now with what you have, in plain text and without calling tools."
 GRACE = "You have used all your turns. Hand in your result now; nothing after this reply is read."

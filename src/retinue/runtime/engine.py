@@ -6,6 +6,7 @@ The engine remembers nothing about the domain: what it holds beside the roster a
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
@@ -13,7 +14,7 @@ from typing import Any, TypeVar
 
 from retinue.channels.base import Channel
 from retinue.core import machine
-from retinue.core.events import AnyEvent, Described, Opened, Recovered, Registered, Woke
+from retinue.core.events import AnyEvent, Closed, Described, Opened, Recovered, Registered, Woke
 from retinue.core.roster import Changes, Roster
 from retinue.core.state import Ended, Run
 from retinue.core.values import Definition, ModelInfo, Rules, Spec
@@ -53,8 +54,9 @@ class Engine:
         self._queue: deque[tuple[str, AnyEvent, asyncio.Future[str] | None]] = deque()
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
-        self._ended: dict[str, list[asyncio.Future[None]]] = {}
+        self._ended: dict[str, set[asyncio.Future[None]]] = {}
         self._dormant: dict[str, tuple[Spec, Run]] = {}
+        self._open = self._clean = False
         self._waiting: list[tuple[asyncio.Future[str], str]] = []
         self._seq = 0
         self._failure: BaseException | None = None
@@ -68,6 +70,9 @@ class Engine:
         epoch = await self.store.open()
         snapshot = await self.store.load()
         self._seq = snapshot.last_seq
+        last = await self.store.entries(snapshot.last_seq - 1, limit=1)
+        self._clean = bool(last) and isinstance(last[0][1].event, Closed)
+        self._open = True
         rules = self.roster.rules
         order = recover.rebuild(self.roster, snapshot)
         self._dormant = {id: (self.roster.specs[id], self.roster.runs[id]) for id in order}
@@ -87,6 +92,11 @@ class Engine:
         await asyncio.gather(*tasks, return_exceptions=True)
         self.timers.close()
         self._disappoint(RetinueError("the runtime was closed; what is on record goes on at its next start"))
+        if self._open and self._failure is None:
+            machine.apply(self.roster, "", self.clock.now(), Closed())
+            with contextlib.suppress(StoreError):
+                await self.store.commit(self.roster.take_changes())
+        self._open = False
         await self.store.close()
 
     # what the doors use
@@ -100,6 +110,8 @@ class Engine:
         """Post an event and wait until its step is committed; returns why it was refused, or ""."""
         if self._failure is not None:
             raise StoreError(f"the runtime has stopped: {self._failure}") from self._failure
+        if not self._open:
+            raise RetinueError("the runtime is not open: use it inside `async with Retinue(...)`")
         done: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._queue.append((run, event, done))
         self._wake.set()
@@ -122,7 +134,10 @@ class Engine:
             if spec.id not in self.roster.runs:
                 continue
             calls = await recover.open_calls(spec, run, self.store.messages, self._tools.restart_class)
-            self.post(spec.id, Recovered(epoch=self.roster.epoch, turn=run.turn, attempt=run.attempt, calls=calls))
+            self.post(
+                spec.id,
+                Recovered(epoch=self.roster.epoch, turn=run.turn, attempt=run.attempt, clean=self._clean, calls=calls),
+            )
         self.performer.unpark()
 
     @property
@@ -132,12 +147,20 @@ class Engine:
 
     def ended(self, id: str) -> asyncio.Future[None]:
         """Resolved when the live run `id` has ended and its end is committed."""
-        future = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         if self._failure is not None:
             future.set_exception(StoreError(f"the runtime has stopped: {self._failure}"))
             return future
-        self._ended.setdefault(id, []).append(future)
+        self._ended.setdefault(id, set()).add(future)
+        future.add_done_callback(lambda done: self._waited(id, done))
         return future
+
+    def _waited(self, id: str, future: asyncio.Future[None]) -> None:
+        waiters = self._ended.get(id)
+        if waiters is not None:
+            waiters.discard(future)
+            if not waiters:
+                del self._ended[id]
 
     # the loop
 

@@ -27,7 +27,8 @@ from retinue.core.events import (
 )
 from retinue.core.policy import allows
 from retinue.core.state import Run
-from retinue.core.values import Call, Message, Orders, Reply, Restart, Spec, ToolSchema, checked, clean, clip
+from retinue.core.text import clean, clip
+from retinue.core.values import Call, Message, Orders, Reply, Restart, Spec, ToolSchema, checked
 from retinue.errors import ModelError, ModelUnavailable, RetinueError
 from retinue.models.base import Model, Request
 from retinue.runtime.context import Conversation, view
@@ -172,6 +173,12 @@ class Performer:
             event = ModelFailed(attempt=attempt, kind=error.kind, message=str(error))
         except RetinueError as error:
             event = ModelFailed(attempt=attempt, kind="runtime_error", message=str(error))
+        except asyncio.CancelledError:
+            if _asked_to_stop():
+                raise
+            event = ModelFailed(
+                attempt=attempt, kind="server_error", message="the model's call was cancelled from inside"
+            )
         except Exception as error:
             log.exception("model %s failed in a way it should not", effect.run)
             event = ModelFailed(attempt=attempt, kind="server_error", message=f"{type(error).__name__}: {error}")
@@ -233,7 +240,9 @@ class Performer:
         try:
             returned = await self._tools.run(spec.order.agent, caller, call)
             event = await self._tool_event(effect, returned)
-        except Exception as error:
+        except (Exception, asyncio.CancelledError) as error:
+            if isinstance(error, asyncio.CancelledError) and _asked_to_stop():
+                raise
             log.debug("tool %s failed", call.name, exc_info=error)
             text = clip(f"The tool failed: {type(error).__name__}: {error}", roster.rules.text_cap)
             event = ToolReturned(
@@ -325,6 +334,12 @@ class Performer:
             self._engine.post("", Bounced(key=effect.key, error=f"{type(error).__name__}: {error}"))
         else:
             self._engine.post("", Acked(key=effect.key))
+
+
+def _asked_to_stop() -> bool:
+    """Whether this task was cancelled by us; a tool or a model may also raise the same exception by itself."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 def _clean_reply(reply: Reply) -> Reply:

@@ -6,7 +6,7 @@ import json
 import math
 from typing import Any
 
-from retinue.core.values import clean
+from retinue.core.text import clean
 
 MAX_BYTES = 1 << 20
 MAX_DEPTH = 64

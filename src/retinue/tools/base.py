@@ -8,7 +8,8 @@ from typing import Any, Protocol
 
 from retinue.core.effects import ChildOutcome
 from retinue.core.state import Run
-from retinue.core.values import Order, Orders, Restart, Spec, ToolSchema, Value, run_id
+from retinue.core.text import run_id
+from retinue.core.values import Order, Orders, Restart, Spec, ToolSchema, Value
 
 
 class Answer(Value):

@@ -14,38 +14,54 @@ PAGE = 32_768
 
 
 class ArtifactTool:
-    """Reads by the name that stands behind a cut text."""
+    """Reads by the name that stands behind a cut text, at most `page` bytes at once, never half a character."""
 
     restart: Restart = "pure"
-    schema = ToolSchema(
-        name="artifact",
-        description="Read part of an output that was cut. `id` is in the note at the cut; the others are bytes.",
-        parameters={
-            "type": "object",
-            "properties": {
-                "id": {"type": "string"},
-                "offset": {"type": "integer", "minimum": 0},
-                "limit": {"type": "integer", "minimum": 1, "maximum": PAGE},
-            },
-            "required": ["id"],
-            "additionalProperties": False,
-        },
-    )
 
-    def __init__(self, read: Callable[[str, int, int | None], Awaitable[bytes]]) -> None:
+    def __init__(self, read: Callable[[str, int, int | None], Awaitable[bytes]], page: int = PAGE) -> None:
         self._read = read
+        self._page = page
+        self.schema = ToolSchema(
+            name="artifact",
+            description="Read part of an output that was cut. `id` is in the note at the cut; the others are bytes.",
+            parameters={
+                "type": "object",
+                "properties": {
+                    "id": {"type": "string"},
+                    "offset": {"type": "integer", "minimum": 0},
+                    "limit": {"type": "integer", "minimum": 4, "maximum": page},
+                },
+                "required": ["id"],
+                "additionalProperties": False,
+            },
+        )
 
     async def run(self, caller: Caller, args: dict[str, Any]) -> Returned:
-        id, offset, limit = args.get("id"), args.get("offset", 0), args.get("limit", PAGE)
+        id, offset, limit = args.get("id"), args.get("offset", 0), args.get("limit", self._page)
         ints = all(isinstance(n, int) and not isinstance(n, bool) for n in (offset, limit))
-        if not isinstance(id, str) or not ints or offset < 0 or not 0 < limit <= PAGE:
-            return Answer(text=f"Invalid parameters: id, offset >= 0, limit from 1 to {PAGE}.", error=True)
+        if not isinstance(id, str) or not ints or offset < 0 or not 4 <= limit <= self._page:
+            return Answer(text=f"Invalid parameters: id, offset >= 0, limit from 4 to {self._page}.", error=True)
         try:
             data = await self._read(id, offset, limit)
         except RetinueError as error:
             return Answer(text=str(error), error=True)
-        end = "that is the end" if len(data) < limit else f"go on with offset {offset + len(data)}"
+        at_end = len(data) < limit
+        if not at_end:
+            data = data[: _whole(data)]
+        end = "that is the end" if at_end else f"go on with offset {offset + len(data)}"
         return Answer(text=f"{data.decode('utf-8', 'replace')}\n[bytes {offset} to {offset + len(data)}; {end}]")
 
     def compose(self, outcomes: Sequence[ChildOutcome]) -> str:
         raise ConfigError("artifact starts no children")
+
+
+def _whole(data: bytes) -> int:
+    """How many of the bytes make whole characters: the last one may have been cut in two."""
+    for back in range(1, min(4, len(data)) + 1):
+        byte = data[-back]
+        if byte < 0x80:
+            return len(data) - back + 1
+        if byte >= 0xC0:
+            size = 2 if byte < 0xE0 else 3 if byte < 0xF0 else 4
+            return len(data) if size <= back else len(data) - back
+    return len(data)
