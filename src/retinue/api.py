@@ -13,6 +13,7 @@ from retinue.channels.base import Channel
 from retinue.core import machine
 from retinue.core.events import (
     Answered,
+    AnyEvent,
     CancelAsked,
     Dropped,
     Forgotten,
@@ -204,7 +205,7 @@ class Retinue:
         if why is not None:
             await self._row(run)
             raise Refused("mail", why)
-        await self._engine.record(run, Posted(mail=Mail(seq=0, text=text, steer=steer)))
+        await self._tell(run, Posted(mail=Mail(seq=0, text=text, steer=steer)))
 
     async def cancel(self, run: str, reason: str = "") -> str:
         """End a run and everything below it; returns the state it really ended in, which may be another."""
@@ -222,7 +223,7 @@ class Retinue:
         spec = self._engine.roster.specs[run]
         (said,) = await self._store.messages(spec.conversation, calls.message, calls.message + 1)
         assert isinstance(said, Assistant)
-        await self._engine.record(run, Answered(turn=live.turn, index=index, call_id=said.calls[index].id, text=text))
+        await self._tell(run, Answered(turn=live.turn, index=index, call_id=said.calls[index].id, text=text))
 
     async def narrow(self, run: str, access: Capabilities) -> None:
         """Take capabilities away from a live run and everything below it."""
@@ -232,7 +233,7 @@ class Retinue:
             event = Narrowed(access=checked(access))
         except (TypeError, ValueError) as error:
             raise ConfigError(f"the capabilities are wrong: {error}") from None
-        await self._engine.record(run, event)
+        await self._tell(run, event)
 
     # watching runs
 
@@ -318,7 +319,7 @@ class Retinue:
             raise Refused("root", f"{root} is not a root; forget {row.spec.root} instead")
         if any(s.root == root for s in self._engine.roster.specs.values()):
             raise Refused("open", f"{root} has open runs; cancel it first")
-        await self._change(Forgotten(root=root))
+        await self._tell("", Forgotten(root=root))
 
     async def deliveries(self, states: Iterable[str] = ()) -> Sequence[Delivery]:
         """Announcements and where they are; `dead` ones can be sent again."""
@@ -326,11 +327,11 @@ class Retinue:
 
     async def redeliver(self, key: str) -> None:
         """Send a dead announcement again."""
-        await self._change(Requeued(key=key))
+        await self._tell("", Requeued(key=key))
 
     async def drop_delivery(self, key: str) -> None:
         """Give up on an announcement."""
-        await self._change(Dropped(key=key))
+        await self._tell("", Dropped(key=key))
 
     async def backup(self, path: str | Path) -> None:
         """A consistent copy of the store, made while it is in use."""
@@ -350,8 +351,9 @@ class Retinue:
         """Why nothing moves, when nothing moves: a full disk, a lost store."""
         return self._engine.trouble
 
-    async def _change(self, event: Requeued | Dropped | Forgotten) -> None:
-        why = await self._engine.record("", event)
+    async def _tell(self, run: str, event: AnyEvent) -> None:
+        """Record an event; what the machine refuses, because the run has moved on, is refused here."""
+        why = await self._engine.record(run, event)
         if why:
             raise Refused("state", why)
 

@@ -19,7 +19,7 @@ UNLIMITED: Limit = (None, None, None, None)
 _RANGE = range(4)
 
 
-class Account(msgspec.Struct, kw_only=True, omit_defaults=True):
+class Account(msgspec.Struct, kw_only=True, omit_defaults=True, gc=False):
     """What one run and its descendants may spend, have spent, and hold. Changed only by this module."""
 
     id: str
