@@ -61,10 +61,15 @@ SAYS: dict[str, list[str]] = {
 
 
 def run(name: str, *args: str, **env: str) -> list[str]:
+    return run_file(EXAMPLES / name, *args, **env)
+
+
+def run_file(file: Path, *args: str, cwd: Path | None = None, **env: str) -> list[str]:
     path = os.pathsep.join(filter(None, [str(ROOT / "src"), os.environ.get("PYTHONPATH", "")]))
     done = subprocess.run(
-        [sys.executable, "-W", "error", EXAMPLES / name, *args],
+        [sys.executable, "-W", "error", file, *args],
         capture_output=True,
+        cwd=cwd,
         encoding="utf-8",
         env={**os.environ, "PYTHONPATH": path, "PYTHONIOENCODING": "utf-8", "DEMO": "", **env},
         timeout=30,
@@ -111,3 +116,19 @@ def test_the_demo_says_when_there_is_nothing_to_read(tmp_path: Path) -> None:
 def test_the_budget_of_the_example_is_not_exceeded() -> None:
     spent = next(line for line in run("05_budget_soft_landing.py") if "of 6,000 tokens" in line)
     assert int(spent.split()[0].replace(",", "")) <= 6_000
+
+
+@pytest.mark.parametrize(
+    ("page", "says"),
+    [
+        ("README.md", "All pages are fine. ['completed', 'completed']"),
+        ("docs/api.md", "completed All pages are fine."),
+        ("docs/testing.md", "differs in message 1 of 1"),
+    ],
+)
+def test_the_code_on_a_page_runs(page: str, says: str, tmp_path: Path) -> None:
+    """The blocks of a page are one program."""
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(encoding="utf-8"), re.DOTALL)
+    program = tmp_path / "page.py"
+    program.write_text("\n".join(blocks), encoding="utf-8")
+    assert says in "\n".join(run_file(program, cwd=tmp_path))

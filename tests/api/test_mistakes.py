@@ -18,6 +18,7 @@ from retinue import (
     Refused,
     Retinue,
     RetinueError,
+    Rules,
     Submission,
     run_sync,
     tool,
@@ -203,6 +204,24 @@ def test_a_runtime_that_could_not_start_lets_go_of_its_store(tmp_path: Path) -> 
             await still_works(retinue)
 
     asyncio.run(main())
+
+
+@on_virtual_time
+async def test_an_agent_that_was_refused_can_be_put_right() -> None:
+    """Registration is all or nothing: a staff with a fault leaves no half of it behind."""
+    async with Retinue(clock=VirtualClock()) as retinue:
+        one_name = [Scripted(["x"], name="m"), Scripted(["y"], name="m")]
+        with pytest.raises(ConfigError, match="two different models are named 'm'"):
+            await retinue.run(Agent("lead", model=one_name[0], staff=[Agent("child", model=one_name[1])]), "Go.")
+        right = Agent("lead", model=Scripted(["fine"], name="n"), staff=[Agent("child", model=one_name[1])])
+        assert (await retinue.run(right, "Go.")).text == "fine"
+
+
+@on_virtual_time
+async def test_rules_of_the_wrong_type_are_refused() -> None:
+    with pytest.raises(ConfigError):
+        async with Retinue(clock=VirtualClock(), rules=Rules(text_cap="many")) as retinue:  # type: ignore[arg-type]
+            await asyncio.wait_for(retinue.run(agent("one", ["x"]), "Go."), 60)
 
 
 @on_virtual_time

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from retinue import Ask, Caller, ModelUnavailable, Retinue, RetinueError, Retry, Rules, Step, StoreLocked, tool
+from retinue import Ask, Caller, ModelUnavailable, Orders, Retinue, RetinueError, Retry, Rules, Step, StoreLocked, tool
 from retinue.core.events import ChildEnded, Woke
 from retinue.models.base import Request
 from retinue.testing import call
@@ -183,6 +183,27 @@ async def test_a_parent_whose_agent_is_unknown_waits_when_its_child_ends(kind: s
         assert await retinue.outcome(run) is None, "its child has ended, but nobody here can speak for it"
     async with home.open(agents=[lead]) as retinue:
         assert (await ended(retinue, run)).text == "part"
+
+
+@both
+@on_virtual_time
+async def test_results_are_put_into_words_only_by_whoever_knows_how(kind: str, tmp_path: Path) -> None:
+    home, child = Home(kind, tmp_path), agent("child", ["part"], seconds=10)
+
+    @tool(restart="keyed", compose=lambda ends: " and ".join(e.ending.text for e in ends))
+    async def hire(caller: Caller) -> Orders:
+        """Hire two."""
+        return caller.spawn(child, "a", "b", compose=True)
+
+    lead = agent("lead", lambda q: call("hire") if q.turn == 0 else last(q), tools=[hire], staff=[child])
+    async with home.open() as retinue:
+        run = await retinue.spawn(lead, "Go.")
+        await asyncio.sleep(1)
+    async with home.open(agents=[child]) as retinue:
+        await asyncio.sleep(600)
+        assert await retinue.outcome(run) is None
+    async with home.open(agents=[lead]) as retinue:
+        assert (await ended(retinue, run)).text == "part and part"
 
 
 @both

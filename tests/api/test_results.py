@@ -51,6 +51,19 @@ async def test_a_result_of_the_wrong_type_is_asked_for_again() -> None:
 
 
 @on_virtual_time
+async def test_a_text_is_not_taken_for_a_typed_result() -> None:
+    """Models forget to hand in. They are asked to; one that never does has not completed its task."""
+    async with Retinue(clock=VirtualClock()) as retinue:
+        forgetful = agent("forgetful", ["I think it is good.", submit(RIGHT)], output=Verdict)
+        outcome = await retinue.run(forgetful, "Judge.")
+        assert outcome.data == Verdict(grade="good", reasons=["short"])
+        stubborn = agent("stubborn", ["I think it is good."], output=Verdict)
+        outcome = await retinue.run(stubborn, "Judge.")
+        assert outcome.data is None and outcome.text == "I think it is good."
+        assert not outcome.ok, "unwrap() would give a text to a program that asked for a Verdict"
+
+
+@on_virtual_time
 async def test_a_json_schema_is_checked_as_a_type_is() -> None:
     told: list[str] = []
     script = [submit({"grade": "fair", "reasons": []}), submit(RIGHT)]

@@ -26,6 +26,8 @@ from retinue.models.base import Request
 from retinue.testing import Scripted, VirtualClock, call
 from tests.api.house import STORES, Home, agent, ended, hiring, last, lead_of, on_virtual_time, texts
 
+both = pytest.mark.parametrize("kind", STORES)
+
 
 @on_virtual_time
 async def test_a_run_ends_with_what_its_model_said() -> None:
@@ -52,7 +54,7 @@ async def test_spawn_returns_before_the_run_ends() -> None:
         assert (await ended(retinue, run)).text == "late"
 
 
-@pytest.mark.parametrize("kind", STORES)
+@both
 @on_virtual_time
 async def test_the_same_key_starts_the_same_run_once_before_and_after_a_restart(kind: str, tmp_path: Path) -> None:
     home, said = Home(kind, tmp_path), []
@@ -139,7 +141,7 @@ async def test_a_fork_may_be_given_to_another_agent() -> None:
         assert (await ended(retinue, fork)).text == "On 'A draft.': good."
 
 
-@pytest.mark.parametrize("kind", STORES)
+@both
 @on_virtual_time
 async def test_resume_goes_on_in_the_same_conversation(kind: str, tmp_path: Path) -> None:
     home, one = Home(kind, tmp_path), agent("one", lambda q: " > ".join(texts(q)))
@@ -151,6 +153,31 @@ async def test_resume_goes_on_in_the_same_conversation(kind: str, tmp_path: Path
         third = await retinue.resume(second)
         assert (await ended(retinue, third)).text == "a > a > b > a > a > b > Go on."
         assert len(await retinue.messages(third)) == 6
+
+
+@both
+@on_virtual_time
+async def test_a_run_that_was_cancelled_at_a_tool_can_be_resumed(kind: str, tmp_path: Path) -> None:
+    @tool
+    async def hang() -> str:
+        """Never return."""
+        await asyncio.sleep(1_000_000)
+        return "never"
+
+    seen: list[list[str]] = []
+
+    def script(request: Request) -> object:
+        seen.append([f"{type(m).__name__} {m.text}" for m in request.messages])
+        return [call("hang"), call("hang")] if len(request.messages) == 1 else "ok"
+
+    async with Home(kind, tmp_path).open() as retinue:
+        run = await retinue.spawn(agent("one", script, tools=[hang]), "Go.")
+        await asyncio.sleep(1)
+        await retinue.cancel(run)
+        assert (await ended(retinue, await retinue.resume(run, "Again."))).text == "ok"
+    kinds = [line.split()[0] for line in seen[-1]]
+    assert kinds == ["User", "Assistant", "Result", "Result", "User"], "each call has a result"
+    assert "interrupted" in seen[-1][2]
 
 
 @on_virtual_time
@@ -238,7 +265,7 @@ async def test_the_tree_shows_every_level() -> None:
     assert [n.agent for n in below.children] == ["leaf", "leaf"]
 
 
-@pytest.mark.parametrize("kind", STORES)
+@both
 @on_virtual_time
 async def test_a_forgotten_tree_is_gone_and_its_forks_stay(kind: str, tmp_path: Path) -> None:
     home = Home(kind, tmp_path)

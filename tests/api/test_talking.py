@@ -339,6 +339,25 @@ async def test_a_watcher_that_falls_far_behind_still_sees_every_step() -> None:
         async for item in retinue.stream(run):
             if isinstance(item, Step):
                 steps.append(item.seq)
-                if len(steps) == 2:
+                if len(steps) == 3:  # the log is read, from here on it follows
                     await asyncio.sleep(1_000)
     assert len(steps) == 2 + 1 + n + 1
+
+
+@on_virtual_time
+async def test_whoever_stops_watching_leaves_nothing_behind() -> None:
+    async with Retinue(clock=VirtualClock()) as retinue:
+        run = await retinue.spawn(agent("one", ["x"], seconds=1_000), "Go.")
+
+        async def watch() -> None:
+            async for _ in retinue.stream(run):
+                pass
+
+        before = len(asyncio.all_tasks())
+        for _ in range(20):
+            watching = asyncio.create_task(watch())
+            await asyncio.sleep(1)
+            watching.cancel()
+            await asyncio.wait([watching])
+        await asyncio.sleep(1)
+        assert len(asyncio.all_tasks()) == before

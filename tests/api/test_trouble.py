@@ -225,6 +225,23 @@ async def test_a_channel_that_never_takes_it_leaves_a_dead_delivery_that_can_be_
 
 
 @on_virtual_time
+async def test_a_channel_that_hangs_is_not_waited_for_for_ever() -> None:
+    class Silent:
+        tries = 0
+
+        async def send(self, delivery: Any) -> None:
+            self.tries += 1
+            await asyncio.sleep(10_000_000)
+
+    silent = Silent()
+    async with Retinue(clock=VirtualClock(), channels={"post": silent}, rules=Rules(delivery_tries=3)) as retinue:
+        await retinue.run(agent("one", ["It is done."]), "Go.", **announcing())
+        await asyncio.sleep(7 * 24 * 3_600)
+        (delivery,) = await retinue.deliveries()
+    assert (delivery.state, silent.tries) == ("dead", 3)
+
+
+@on_virtual_time
 async def test_a_dead_delivery_can_be_given_up() -> None:
     post = Post(failures=100)
     async with Retinue(clock=VirtualClock(), channels={"post": post}, rules=Rules(delivery_tries=1)) as retinue:

@@ -166,6 +166,13 @@ def test_changed_instructions_are_named(tmp_path: Path) -> None:
     assert outcome.error == "c: '0 turn 0 turn #0' has other instructions than when it was recorded"
 
 
+def test_another_agent_is_named(tmp_path: Path) -> None:
+    record_one(tmp_path / "c", WEIGH)
+    cassette = Cassette(tmp_path / "c")
+    outcome, _ = play(Agent("two", model=cassette.replay(INFO)))
+    assert outcome.error == "c: '0 turn 0 turn #0' is asked by agent 'two'; it was recorded for 'one'"
+
+
 def test_changed_tools_are_named(tmp_path: Path) -> None:
     record_one(tmp_path / "c", WEIGH)
     cassette = Cassette(tmp_path / "c")

@@ -42,6 +42,7 @@ class CassetteError(RetinueError):
 class Shown(Value):
     """What was asked, as far as it takes to see whether the same is asked again, and to say what is not."""
 
+    agent: str = ""
     instructions: str = ""
     tools: tuple[str, ...] = ()
     messages: tuple[str, ...] = ()
@@ -317,6 +318,7 @@ def _look(request: Request) -> tuple[list[str], Shown]:
     ids = _ids([request.run, request.instructions, *texts])
     plain = [_with_holes(t, ids) for t in texts]
     return ids, Shown(
+        agent=request.agent,
         instructions=digest(_with_holes(request.instructions, ids))[:12],
         tools=tuple(sorted(t.name for t in request.tools)),
         messages=tuple(digest(t)[:12] for t in plain),
@@ -351,6 +353,8 @@ def _filled(text: str, ids: Sequence[str]) -> str:
 
 def _difference(then: Shown, now: Shown) -> str:
     """The first thing that is not as it was recorded."""
+    if then.agent != now.agent:
+        return f"is asked by agent {now.agent!r}; it was recorded for {then.agent!r}"
     if then.instructions != now.instructions:
         return "has other instructions than when it was recorded"
     if then.tools != now.tools:
