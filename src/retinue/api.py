@@ -58,12 +58,16 @@ class Retinue:
         clock: Clock | None = None,
     ) -> None:
         self._clock = clock or SystemClock()
-        rules = rules or Rules()
+        try:
+            rules = checked(rules or Rules())
+        except (TypeError, ValueError) as error:
+            raise ConfigError(f"the rules are wrong: {error}") from None
         if not rules.salt:
             rules = msgspec.structs.replace(rules, salt=self._clock.chance())
         self._toolbox = Toolbox()
         self._models: dict[str, Model] = {}
         self._agents: dict[str, Agent] = {}
+        self._asked: dict[str, asyncio.Future[str]] = {}
         self._store = _open(store)
         self._engine = Engine(self._store, self._clock, self._toolbox, self._models, channels or {}, rules)
         self._first = tuple(agents)
@@ -91,13 +95,15 @@ class Retinue:
     async def spawn(self, agent: Agent, task: str, *, key: str = "", **options: Any) -> str:
         """Start a run and return its id once it is recorded. The same `key` starts the same run only once."""
         await self._known(agent)
-        if key:
-            id = run_id(0, "key", key)
-            if id in self._engine.roster.specs or await self._store.row(id) is not None:
-                return id
-        else:
-            id = run_id(self._clock.now(), self._clock.chance())
-        return await self._request(Requested(id=id, order=self._order(agent, task, options)))
+        order = self._order(agent, task, options)
+        if not key:
+            return await self._request(Requested(id=run_id(self._clock.now(), self._clock.chance()), order=order))
+        id = run_id(0, "key", key)
+        asked = self._asked.get(id)
+        if asked is None:
+            asked = self._asked[id] = asyncio.ensure_future(self._request_once(Requested(id=id, order=order)))
+            asked.add_done_callback(lambda _: self._asked.pop(id))
+        return await asyncio.shield(asked)
 
     async def fork(self, run: str, task: str, *, agent: Agent | None = None, **options: Any) -> str:
         """Start a run that shares the conversation of `run` up to its last complete turn; nothing is copied."""
@@ -133,6 +139,9 @@ class Retinue:
             )
         )
 
+    async def _request_once(self, event: Requested) -> str:
+        return event.id if await self._store.row(event.id) is not None else await self._request(event)
+
     async def _request(self, event: Requested) -> str:
         machine.refuse_request(self._engine.roster, event)
         why = await self._engine.record("", event)
@@ -162,14 +171,20 @@ class Retinue:
     def _register(self, agent: Agent) -> None:
         crew = list(agent.crew())
         tools = {a.name: self._equip(a) for a in crew}
+        models = dict(self._models)
         for member in crew:
-            known = self._agents.get(member.name)
-            if known is member:
-                continue
-            if known is not None:
+            if self._agents.get(member.name, member) is not member:
                 raise ConfigError(f"two different agents are named {member.name!r}")
-            if not isinstance(member.model, str):
-                self._add_model(member.model)
+            if (
+                not isinstance(member.model, str)
+                and models.setdefault(member.model_name, member.model) is not member.model
+            ):
+                raise ConfigError(f"two different models are named {member.model_name!r}: give one another name")
+        boxes = Toolbox()
+        for member in crew:
+            boxes.add(member.name, tools[member.name])
+        self._models.update(models)
+        for member in crew:
             self._toolbox.add(member.name, tools[member.name], member.order_defaults)
             self._agents[member.name] = member
             self._engine.register(define(member, tools), member.model_info)
@@ -180,11 +195,6 @@ class Retinue:
             return own
         page = max(64, min(PAGE, self._engine.roster.rules.text_cap - 200))
         return (*own, ArtifactTool(self._store.get_artifact, page))
-
-    def _add_model(self, model: Model) -> None:
-        known = self._models.setdefault(model.info.name, model)
-        if known is not model:
-            raise ConfigError(f"two different models are named {model.info.name!r}: give one another name")
 
     async def _known(self, agent: Agent) -> None:
         if self._agents.get(agent.name) is not agent:
@@ -264,23 +274,21 @@ class Retinue:
         """The steps of a run from number `after` on: those of the log first, then as they come, until its end."""
         with self._engine.bus.watch(run) as watcher:
             ended = None if await self._has_ended(run) else self._engine.ended(run)
-            page = await self._store.entries(after, run)
-            while page:
-                for seq, entry in page:
-                    after = seq
-                    yield Step(seq, entry)
-                page = await self._store.entries(after, run)
-            while ended is not None:
-                get = asyncio.ensure_future(watcher.queue.get())
-                await asyncio.wait((get, ended), return_when=asyncio.FIRST_COMPLETED)
-                if not get.done():
-                    get.cancel()
-                    ended.result()
-                    return
-                item = get.result()
-                if isinstance(item, Delta) or item.seq > after:
-                    after = item.seq if isinstance(item, Step) else after
-                    yield item
+            try:
+                while True:
+                    while page := await self._store.entries(after, run):
+                        for after, entry in page:
+                            yield Step(after, entry)
+                    if ended is None or (ended.done() and watcher.queue.empty()):
+                        return
+                    while not watcher.lost and (item := await watcher.next(ended)) is not None:
+                        if isinstance(item, Delta) or item.seq > after:
+                            after = item.seq if isinstance(item, Step) else after
+                            yield item
+                    watcher.catch_up()
+            finally:
+                if ended is not None and not ended.done():
+                    ended.cancel()
 
     async def list(self, *, children: bool = False, limit: int = 100, before: str = "") -> Sequence[Summary]:
         """Runs, newest first. Those that were started by other runs are hidden unless asked for."""

@@ -56,6 +56,7 @@ class Agent:
             out["timeout_ms"] = round(self.timeout_seconds * 1000)
         if self.output is not None:
             out["report"] = "submit"
+            out["must_submit"] = True
         return {**out, **self.options}
 
     @property

@@ -354,6 +354,12 @@ def test_what_is_not_a_cassette_is_refused(tmp_path: Path) -> None:
     (tmp_path / "c").write_text('{"cassette": 99}\n', encoding="utf-8")
     with pytest.raises(CassetteError, match="version 99, this is 1"):
         Cassette(tmp_path / "c").replay(INFO)
+    with pytest.raises(CassetteError, match=r"nothing cannot be read .*; record it first"):
+        Cassette(tmp_path / "nothing").replay(INFO)
+    record_one(tmp_path / "c", WEIGH)
+    (tmp_path / "c").write_bytes((tmp_path / "c").read_bytes()[:-20])
+    with pytest.raises(CassetteError, match="line 4 of c is damaged"):
+        Cassette(tmp_path / "c").replay(INFO)
 
 
 def test_a_cassette_records_or_replays(tmp_path: Path) -> None:

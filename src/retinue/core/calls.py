@@ -219,11 +219,10 @@ def plain_result(outcomes: tuple[ChildOutcome, ...]) -> tuple[str, bool]:
     return "\n\n".join(parts), False
 
 
-def detach(run: Run, d: Desk, calls: Calls) -> Run:
+def detach(run: Run, d: Desk) -> Run:
     """A steering message cuts the turn short: tools are stopped, joined children go on and report as news."""
     fan_in = d.roster.fans.pop(run.id, None)
-    if calls.tools:
-        d.perform(Abort(run=run.id))
+    d.perform(Abort(run=run.id))
     for fan in fan_in.fans.values() if fan_in else ():
         text = plain_result(in_order(fan))[0] if fan.ended else ""
         if fan.pending:

@@ -16,7 +16,9 @@ def step(delivery: Delivery, event: Sent | Acked | Bounced | Requeued | Dropped,
     match event:
         case Sent():
             _must(delivery, event, "pending", "sent")
-            return replace(delivery, state="sent", attempts=delivery.attempts + 1)
+            # Sent again after a restart: nobody has refused it, so it is the same try.
+            again = delivery.state == "sent"
+            return replace(delivery, state="sent", attempts=delivery.attempts + (not again))
         case Acked():
             _must(delivery, event, "sent")
             return replace(delivery, state="acked", error="")

@@ -127,6 +127,8 @@ def _take_text(run: Run, state: Thinking, event: Replied, d: Desk) -> Run:
         return finish(run, d, "completed", "done", text=text)
     if d.roster.has_mail(run.id):
         return next_turn(run, d)
+    if order.must_submit:
+        return _remind(run, d)
     if order.orphans == "wait" and d.has_children(run):
         return _rest(run, d, all=True)
     if order.report in ("summary", "announce"):
@@ -136,6 +138,15 @@ def _take_text(run: Run, state: Thinking, event: Replied, d: Desk) -> Run:
     if order.host:
         return _rest(run, d)
     return finish(run, d, "completed", "done", text=text)
+
+
+def _remind(run: Run, d: Desk) -> Run:
+    """A text is not the typed result that was asked for: the run is reminded, then it has not done its task."""
+    if run.reminded >= d.rules.empty_replies:
+        return finish(run, d, "incomplete", "not_submitted", error="the result was never handed in")
+    run = replace(run, reminded=run.reminded + 1)
+    names = " or ".join(d.definition.submits)
+    return next_turn(d.append(run, User(text=f"Hand in your result by calling {names}.", kind="nudge")), d)
 
 
 def _rest(run: Run, d: Desk, *, all: bool = False) -> Run:

@@ -196,7 +196,7 @@ def _at_calls(run: Run, calls: Calls, event: RunEvent, d: Desk) -> Run:
             return child_at_calls(run, calls, event, d)
         case Posted():
             run = post(run, event.mail, d)
-            return detach(run, d, calls) if event.mail.steer else run
+            return detach(run, d) if event.mail.steer else run
         case CancelAsked():
             return _cancel(run, event, d)
         case Narrowed():

@@ -112,6 +112,7 @@ class Run(Value):
     context: int = 0
     fresh: int = 0
     empty: int = 0
+    reminded: int = 0
     usage: Usage = Usage()
     said: str = ""
     gathered: str = ""

@@ -251,6 +251,7 @@ class Order(Value):
     join: Join = "call"
     report: Report = "text"
     report_prompt: str = ""
+    must_submit: bool = False
     skip_token: str = ""
     context: Context = Context()
     access: Capabilities = Capabilities()
@@ -391,6 +392,7 @@ class Rules(Value):
     delivery_tries: int = 8
     delivery_base_ms: int = 1_000
     delivery_cap_ms: int = 300_000
+    delivery_timeout_ms: int = 120_000
     salt: str = ""
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import Iterable
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -45,9 +45,28 @@ class Watcher:
         except asyncio.QueueFull:
             self.lost += 1
 
-    async def __aiter__(self) -> AsyncIterator[Step | Delta]:
-        while True:
-            yield await self.queue.get()
+    async def next(self, end: asyncio.Future[None]) -> Step | Delta | None:
+        """The next thing that happens, or None once `end` is done and everything before it was taken."""
+        if not self.queue.empty():
+            return self.queue.get_nowait()
+        if end.done():
+            end.result()
+            return None
+        coming = asyncio.ensure_future(self.queue.get())
+        try:
+            await asyncio.wait((coming, end), return_when=asyncio.FIRST_COMPLETED)
+            if coming.done():
+                return coming.result()
+            end.result()
+            return None
+        finally:
+            coming.cancel()
+
+    def catch_up(self) -> None:
+        """Forget what is queued: the log has it, and what did not fit."""
+        self.lost = 0
+        while not self.queue.empty():
+            self.queue.get_nowait()
 
 
 class Bus:

@@ -16,7 +16,7 @@ from retinue.channels.base import Channel
 from retinue.core import machine
 from retinue.core.events import AnyEvent, Closed, Described, Opened, Recovered, Registered, Woke
 from retinue.core.roster import Changes, Roster
-from retinue.core.state import Ended, Run
+from retinue.core.state import Ended, Run, Thinking, Working
 from retinue.core.values import Definition, ModelInfo, Rules, Spec
 from retinue.errors import RetinueError, StoreError, StoreFull
 from retinue.models.base import Model
@@ -57,6 +57,7 @@ class Engine:
         self._ended: dict[str, set[asyncio.Future[None]]] = {}
         self._dormant: dict[str, tuple[Spec, Run]] = {}
         self._open = self._clean = False
+        self._on_trial = ""
         self._waiting: list[tuple[asyncio.Future[str], str]] = []
         self._seq = 0
         self._failure: BaseException | None = None
@@ -127,18 +128,36 @@ class Engine:
             self.post("", Registered(definition=definition))
 
     async def take_up(self) -> None:
-        """Tell every open run that can go on in this process that it was found."""
+        """Tell every open run that can go on in this process that it was found.
+
+        Runs that were in flight when processes died before are taken up one at a time, each when the one before it has
+        moved on: so the one that kills us is told from those that only stood beside it.
+        """
         ready = [(s, r) for s, r in self._dormant.values() if s.model in self.models and s.order.agent in self._tools]
         for spec, run in ready:
+            if self._is_suspect(run):
+                if self._on_trial:
+                    continue
+                self._on_trial = spec.id
             del self._dormant[spec.id]
             if spec.id not in self.roster.runs:
                 continue
             calls = await recover.open_calls(spec, run, self.store.messages, self._tools.restart_class)
-            self.post(
-                spec.id,
-                Recovered(epoch=self.roster.epoch, turn=run.turn, attempt=run.attempt, clean=self._clean, calls=calls),
-            )
+            epoch, clean = self.roster.epoch, self._clean
+            found = Recovered(epoch=epoch, turn=run.turn, attempt=run.attempt, clean=clean, calls=calls)
+            self.post(spec.id, found)
         self.performer.unpark()
+
+    def _is_suspect(self, run: Run) -> bool:
+        return run.deaths > 0 and not self._clean and isinstance(run.state, (Thinking, Working))
+
+    def _acquit(self, changes: Changes) -> None:
+        """The run on trial has moved on, or ended: the next one may be taken up."""
+        run = changes.runs.get(self._on_trial)
+        if run is None or (run.deaths and not isinstance(run.state, Ended)):
+            return
+        self._on_trial = ""
+        self.performer.later(self.take_up())
 
     @property
     def dormant(self) -> tuple[str, ...]:
@@ -227,6 +246,8 @@ class Engine:
             self.bus.publish(first, changes.entries)
         for effect in changes.effects:
             performer.perform(effect)
+        if self._on_trial:
+            self._acquit(changes)
 
     def _over(self, id: str, run: Run) -> None:
         for waiter in self._ended.pop(id, ()):

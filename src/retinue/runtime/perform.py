@@ -67,7 +67,7 @@ class Performer:
         self._sending: set[asyncio.Task[None]] = set()
         self._conversations: dict[str, Conversation] = {}
         self._resumed: dict[str, str] = {}
-        self._parked: list[CallModel | CallTool] = []
+        self._parked: list[CallModel | CallTool | Compose] = []
         self._offered: dict[tuple[str, Any], tuple[ToolSchema, ...]] = {}
 
     # conversations
@@ -117,13 +117,17 @@ class Performer:
                 else:
                     self._start(effect.run, effect.index, self._call_tool(effect, spec, run))
             case Compose():
-                self._send(self._compose(effect))
+                spec = roster.specs.get(effect.run)
+                if spec is not None and spec.order.agent not in self._tools:
+                    self._parked.append(effect)
+                elif spec is not None:
+                    self.later(self._compose(effect, spec))
             case Abort():
                 self._stop(effect.run)
             case Deliver():
                 self.deliver_at(effect.key, effect.at)
             case Transmit():
-                self._send(self._transmit(effect))
+                self.later(self._transmit(effect))
             case _:
                 assert_never(effect)
 
@@ -277,10 +281,7 @@ class Performer:
         live = self._engine.roster.runs
         return [(row.spec, live.get(row.spec.id, row.run)) for row in rows]
 
-    async def _compose(self, effect: Compose) -> None:
-        spec = self._engine.roster.specs.get(effect.run)
-        if spec is None:
-            return
+    async def _compose(self, effect: Compose, spec: Spec) -> None:
         texts, failed = [], False
         for joined in effect.calls:
             try:
@@ -310,9 +311,10 @@ class Performer:
     # deliveries
 
     def deliver_at(self, key: str, at: int) -> None:
-        self._send(self._deliver(key, at))
+        self.later(self._deliver(key, at))
 
-    def _send(self, work: Any) -> None:
+    def later(self, work: Any) -> None:
+        """Work that belongs to no run's task."""
         task = asyncio.get_running_loop().create_task(work)
         self._sending.add(task)
         task.add_done_callback(self._sending.discard)
@@ -329,7 +331,8 @@ class Performer:
         try:
             if channel is None:
                 raise RetinueError(f"no channel {delivery.origin.channel!r} in this process")
-            await channel.send(delivery)
+            async with asyncio.timeout(self._engine.roster.rules.delivery_timeout_ms / 1000):
+                await channel.send(delivery)
         except Exception as error:
             self._engine.post("", Bounced(key=effect.key, error=f"{type(error).__name__}: {error}"))
         else:

@@ -130,16 +130,23 @@ class Cassette:
             self._load()
 
     def _load(self) -> None:
+        name = self.path.name
         try:
             first, *rest = self.path.read_bytes().splitlines()
             version = msgspec.json.decode(first, type=_Header).cassette
+        except OSError as error:
+            raise CassetteError(f"{name} cannot be read ({error.strerror}); record it first") from None
         except (ValueError, msgspec.MsgspecError) as error:
-            raise CassetteError(f"{self.path.name} is not a cassette ({error}); record it again") from None
+            raise CassetteError(f"{name} is not a cassette ({error}); record it again") from None
         if version != VERSION:
-            raise CassetteError(f"{self.path.name} has version {version}, this is {VERSION}; record it again")
+            raise CassetteError(f"{name} has version {version}, this is {VERSION}; record it again")
         decoder = msgspec.json.Decoder(Line)
-        self._lines = [decoder.decode(line) for line in rest]
-        for line in self._lines:
+        for n, text in enumerate(rest, 2):
+            try:
+                line = decoder.decode(text)
+            except msgspec.MsgspecError as error:
+                raise CassetteError(f"line {n} of {name} is damaged ({error}); record it again") from None
+            self._lines.append(line)
             self._waiting.setdefault(_act(line.key), []).append(line)
 
     # recording
