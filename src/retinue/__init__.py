@@ -10,13 +10,16 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from retinue.api import Retinue, run_sync
+    from retinue.channels.base import Channel
     from retinue.core.effects import ChildOutcome
     from retinue.core.values import (
         Artifact,
+        Assistant,
         Budget,
         Call,
         Capabilities,
         Context,
+        Delivery,
         Lane,
         Limits,
         ModelInfo,
@@ -24,9 +27,13 @@ if TYPE_CHECKING:
         Orders,
         Origin,
         Reply,
+        Result,
         Retry,
         Rules,
+        Send,
+        ToolSchema,
         Usage,
+        User,
     )
     from retinue.definitions import Agent
     from retinue.errors import (
@@ -46,22 +53,32 @@ if TYPE_CHECKING:
         StoreLocked,
         StoreTooNew,
     )
+    from retinue.models.base import Model, Request
     from retinue.outcomes import ChildEnd, Node, Outcome
     from retinue.runtime.bus import Delta, Step
-    from retinue.tools.base import Answer, Ask, Caller, Submission
+    from retinue.store.base import Store
+    from retinue.tools.base import Answer, Ask, Caller, Submission, Tool
     from retinue.tools.function import tool
 
 __version__ = "0.1.0"
 
 _HOMES = {
+    "retinue.store.base": ("Store",),
+    "retinue.channels.base": ("Channel",),
+    "retinue.models.base": (
+        "Model",
+        "Request",
+    ),
     "retinue.api": ("Retinue", "run_sync"),
     "retinue.core.effects": ("ChildOutcome",),
     "retinue.core.values": (
         "Artifact",
+        "Assistant",
         "Budget",
         "Call",
         "Capabilities",
         "Context",
+        "Delivery",
         "Lane",
         "Limits",
         "ModelInfo",
@@ -69,9 +86,13 @@ _HOMES = {
         "Orders",
         "Origin",
         "Reply",
+        "Result",
         "Retry",
         "Rules",
+        "Send",
+        "ToolSchema",
         "Usage",
+        "User",
     ),
     "retinue.definitions": ("Agent",),
     "retinue.errors": (
@@ -93,7 +114,13 @@ _HOMES = {
     ),
     "retinue.outcomes": ("ChildEnd", "Node", "Outcome"),
     "retinue.runtime.bus": ("Delta", "Step"),
-    "retinue.tools.base": ("Answer", "Ask", "Caller", "Submission"),
+    "retinue.tools.base": (
+        "Answer",
+        "Ask",
+        "Caller",
+        "Submission",
+        "Tool",
+    ),
     "retinue.tools.function": ("tool",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
@@ -103,18 +130,22 @@ __all__ = [
     "Answer",
     "Artifact",
     "Ask",
+    "Assistant",
     "Budget",
     "Call",
     "Caller",
     "Capabilities",
+    "Channel",
     "ChildEnd",
     "ChildOutcome",
     "ConfigError",
     "Context",
+    "Delivery",
     "Delta",
     "InvalidTransition",
     "Lane",
     "Limits",
+    "Model",
     "ModelError",
     "ModelInfo",
     "ModelRejected",
@@ -127,20 +158,27 @@ __all__ = [
     "Outcome",
     "Refused",
     "Reply",
+    "Request",
+    "Result",
     "Retinue",
     "RetinueError",
     "Retry",
     "Rules",
     "RunFailed",
     "SandboxMissing",
+    "Send",
     "Step",
+    "Store",
     "StoreCorrupt",
     "StoreError",
     "StoreFull",
     "StoreLocked",
     "StoreTooNew",
     "Submission",
+    "Tool",
+    "ToolSchema",
     "Usage",
+    "User",
     "run_sync",
     "tool",
 ]

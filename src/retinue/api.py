@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -140,7 +141,12 @@ class Retinue:
         )
 
     async def _request_once(self, event: Requested) -> str:
-        return event.id if await self._store.row(event.id) is not None else await self._request(event)
+        row = await self._store.row(event.id)
+        if row is None:
+            return await self._request(event)
+        if (row.spec.order.agent, row.spec.order.task) != (event.order.agent, event.order.task):
+            raise Refused("key", f"this key has started another task before, in run {event.id}")
+        return event.id
 
     async def _request(self, event: Requested) -> str:
         machine.refuse_request(self._engine.roster, event)
@@ -340,6 +346,15 @@ class Retinue:
     async def drop_delivery(self, key: str) -> None:
         """Give up on an announcement."""
         await self._tell("", Dropped(key=key))
+
+    async def drain(self, timeout_seconds: float = 30.0) -> bool:
+        """Wait until every announcement has arrived or is given up; False when the time was not enough."""
+        deliveries = self._engine.roster.deliveries
+        with contextlib.suppress(TimeoutError), self._engine.bus.watch() as watcher:
+            async with asyncio.timeout(timeout_seconds):
+                while any(d.state in ("pending", "sent") for d in deliveries.values()):
+                    await watcher.queue.get()
+        return not any(d.state in ("pending", "sent") for d in deliveries.values())
 
     async def backup(self, path: str | Path) -> None:
         """A consistent copy of the store, made while it is in use."""

@@ -61,11 +61,14 @@ class Agent:
 
     @property
     def model_name(self) -> str:
-        return self.model if isinstance(self.model, str) else self.model.info.name
+        """A model without a name of its own is named after its agent."""
+        return self.model if isinstance(self.model, str) else self.model.info.name or f"{self.name}'s model"
 
     @property
     def model_info(self) -> ModelInfo | None:
-        return None if isinstance(self.model, str) else self.model.info
+        if isinstance(self.model, str):
+            return None
+        return msgspec.structs.replace(self.model.info, name=self.model_name)
 
     def crew(self) -> Iterator[Agent]:
         """This agent and everybody below it, each once."""

@@ -297,3 +297,25 @@ async def test_a_delivery_that_is_not_there_cannot_be_sent_again() -> None:
             await retinue.redeliver("nothing")
         with pytest.raises((NotFound, Refused)):
             await retinue.drop_delivery("nothing")
+
+
+@on_virtual_time
+async def test_a_program_can_wait_until_its_announcements_have_arrived() -> None:
+    post = Post(failures=2)
+    async with Retinue(clock=VirtualClock(), channels={"post": post}) as retinue:
+        assert await retinue.drain() is True
+        await retinue.run(agent("one", ["It is done."]), "Go.", **announcing())
+        assert await retinue.drain(timeout_seconds=0.01) is False
+        assert await retinue.drain(timeout_seconds=600) is True
+        assert [d.state for d in await retinue.deliveries()] == ["acked"]
+
+
+@on_virtual_time
+async def test_a_key_that_started_another_task_is_refused() -> None:
+    async with Retinue(clock=VirtualClock()) as retinue:
+        one = agent("one", ["x"])
+        run = await retinue.spawn(one, "Go.", key="k")
+        await retinue.wait(run)
+        assert await retinue.spawn(one, "Go.", key="k") == run
+        with pytest.raises(Refused, match="another task"):
+            await retinue.spawn(one, "Go elsewhere.", key="k")

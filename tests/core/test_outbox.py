@@ -78,7 +78,7 @@ def test_a_dead_one_can_be_sent_again_or_dropped() -> None:
         story.post("", Sent(key=key))
         story.post("", Bounced(key=key, error="busy"))
     assert story.post("", Requeued(key=key)) == ""
-    assert (story.deliveries[key].state, story.deliveries[key].attempts) == ("pending", 0)
+    assert (story.deliveries[key].state, story.deliveries[key].bounces) == ("pending", 0)
     assert story.post("", Dropped(key=key)) == ""
     assert story.deliveries[key].state == "suppressed"
     assert story.roster.deliveries == {}

@@ -409,7 +409,7 @@ def at_the_end(sim: Simulation) -> None:
         if delivery.state not in ("acked", "suppressed", "dead"):
             broken(f"I4 delivery {delivery.key} is {delivery.state}")
         must(delivery.state != "acked" or books.received[delivery.key] >= 1, "I4 acked and never received")
-        tried = delivery.attempts >= sim.rules.delivery_tries
+        tried = delivery.bounces >= sim.rules.delivery_tries
         must(delivery.state != "dead" or tried, "I4 given up before its time")
         books.announced.discard(delivery.run)
     if books.announced:

@@ -157,7 +157,7 @@ MUTATIONS = [
     Mutation(
         "a delivery is given up at once",
         "core/outbox.py",
-        "            if delivery.attempts >= rules.delivery_tries:",
+        "            if delivery.bounces >= rules.delivery_tries:",
         "            if True:",
     ),
     Mutation(

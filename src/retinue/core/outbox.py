@@ -16,22 +16,22 @@ def step(delivery: Delivery, event: Sent | Acked | Bounced | Requeued | Dropped,
     match event:
         case Sent():
             _must(delivery, event, "pending", "sent")
-            # Sent again after a restart: nobody has refused it, so it is the same try.
-            again = delivery.state == "sent"
-            return replace(delivery, state="sent", attempts=delivery.attempts + (not again))
+            return replace(delivery, state="sent", attempts=delivery.attempts + 1)
         case Acked():
             _must(delivery, event, "sent")
             return replace(delivery, state="acked", error="")
         case Bounced():
             _must(delivery, event, "sent")
-            if delivery.attempts >= rules.delivery_tries:
-                return replace(delivery, state="dead", error=event.error)
+            # What was sent again after a crash was not refused: only refusals use up the tries.
+            delivery = replace(delivery, bounces=delivery.bounces + 1, error=event.error)
+            if delivery.bounces >= rules.delivery_tries:
+                return replace(delivery, state="dead")
             ceiling = min(rules.delivery_cap_ms, rules.delivery_base_ms << min(delivery.attempts, 20))
             wait = int(digest(delivery.key, delivery.attempts)[:8], 16) % (max(0, ceiling) + 1)
-            return replace(delivery, state="pending", error=event.error, next_at=at + wait)
+            return replace(delivery, state="pending", next_at=at + wait)
         case Requeued():
             _must(delivery, event, "dead")
-            return replace(delivery, state="pending", attempts=0, next_at=at)
+            return replace(delivery, state="pending", bounces=0, next_at=at)
         case Dropped():
             _must(delivery, event, "dead", "pending")
             return replace(delivery, state="suppressed")

@@ -416,6 +416,7 @@ class Delivery(Value):
     root: str = ""
     state: Literal["pending", "sent", "acked", "suppressed", "dead"] = "pending"
     attempts: int = 0
+    bounces: int = 0
     next_at: int = 0
     error: str = ""
 

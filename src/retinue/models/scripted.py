@@ -35,7 +35,7 @@ class Scripted:
         self,
         script: Script,
         *,
-        name: str = "scripted",
+        name: str = "",
         info: ModelInfo | None = None,
         usage: Usage | None = None,
         seconds: float = 0.0,

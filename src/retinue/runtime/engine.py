@@ -31,6 +31,7 @@ log = logging.getLogger("retinue")
 T = TypeVar("T")
 
 MAX_BATCH = 2_000
+TRIAL_SECONDS = 2.0
 FULL_RETRY_SECONDS = (0.05, 0.2, 1.0, 5.0)
 
 
@@ -130,8 +131,8 @@ class Engine:
     async def take_up(self) -> None:
         """Tell every open run that can go on in this process that it was found.
 
-        Runs that were in flight when processes died before are taken up one at a time, each when the one before it has
-        moved on: so the one that kills us is told from those that only stood beside it.
+        Runs that have been in flight at nearly too many deaths are taken up one at a time, each when the one before it
+        has moved on or has lived for a while: so the one that kills us is told from those that only stood beside it.
         """
         ready = [(s, r) for s, r in self._dormant.values() if s.model in self.models and s.order.agent in self._tools]
         for spec, run in ready:
@@ -139,6 +140,7 @@ class Engine:
                 if self._on_trial:
                     continue
                 self._on_trial = spec.id
+                asyncio.get_running_loop().call_later(TRIAL_SECONDS, self._acquit, spec.id)
             del self._dormant[spec.id]
             if spec.id not in self.roster.runs:
                 continue
@@ -149,15 +151,15 @@ class Engine:
         self.performer.unpark()
 
     def _is_suspect(self, run: Run) -> bool:
-        return run.deaths > 0 and not self._clean and isinstance(run.state, (Thinking, Working))
+        most = self.roster.rules.max_deaths
+        in_flight = isinstance(run.state, (Thinking, Working))
+        return in_flight and not self._clean and run.deaths >= max(1, most - 2)
 
-    def _acquit(self, changes: Changes) -> None:
-        """The run on trial has moved on, or ended: the next one may be taken up."""
-        run = changes.runs.get(self._on_trial)
-        if run is None or (run.deaths and not isinstance(run.state, Ended)):
-            return
-        self._on_trial = ""
-        self.performer.later(self.take_up())
+    def _acquit(self, id: str) -> None:
+        """The run on trial has moved on, ended, or lived for a while: the next one may be taken up."""
+        if self._open and self._on_trial == id:
+            self._on_trial = ""
+            self.performer.later(self.take_up())
 
     @property
     def dormant(self) -> tuple[str, ...]:
@@ -246,8 +248,9 @@ class Engine:
             self.bus.publish(first, changes.entries)
         for effect in changes.effects:
             performer.perform(effect)
-        if self._on_trial:
-            self._acquit(changes)
+        tried = changes.runs.get(self._on_trial) if self._on_trial else None
+        if tried is not None and (not tried.deaths or isinstance(tried.state, Ended)):
+            self._acquit(tried.id)
 
     def _over(self, id: str, run: Run) -> None:
         for waiter in self._ended.pop(id, ()):
