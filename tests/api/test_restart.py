@@ -307,3 +307,20 @@ def test_a_real_file_on_a_real_clock_goes_on_too(tmp_path: Path) -> None:
             assert await retinue.verify() == []
 
     asyncio.run(second(asyncio.run(first())))
+
+
+@both
+@on_virtual_time
+async def test_a_child_that_is_not_kept_is_deleted_once_its_result_has_arrived(kind: str, tmp_path: Path) -> None:
+    home, child = Home(kind, tmp_path), agent("child", ["part"], seconds=5)
+    lead = lead_of(child, 2, retention="delete")
+    async with home.open() as retinue:
+        run = await retinue.spawn(lead, "Go.")
+        await asyncio.sleep(1)
+        assert len((await retinue.tree(run)).children) == 2
+        outcome = await ended(retinue, run)
+        assert outcome.ok
+        assert outcome.children == ()
+        assert "part" in "".join(m.text for m in await retinue.messages(run))
+        assert [s.id for s in await retinue.list(children=True)] == [run]
+        assert await retinue.verify() == []

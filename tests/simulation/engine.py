@@ -222,14 +222,15 @@ async def _check(store: Any, world: World, root: str) -> None:
         must(delivery.state in ("acked", "suppressed", "dead"), f"I4 delivery {delivery.key} is {delivery.state}")
         must(delivery.state != "acked" or world.received[delivery.key], f"I4 {delivery.key} was never received")
     entries = await store.entries(0, "", 1_000_000)
-    must([seq for seq, _ in entries] == list(range(1, len(entries) + 1)), "I13 the log has a gap")
+    must(not await store.verify(), "I13 the log does not verify")
+    if [seq for seq, _ in entries] != list(range(1, len(entries) + 1)):
+        return  # runs were deleted, and their rows of the log with them: the fold needs all of them
     folded = Roster(script.rules(world.seed))
     for _, entry in entries:
         machine.fold(folded, entry)
     ended = folded.take_changes().runs
     for id, ending in endings.items():
         must(ended[id].state == Ended(ending=ending), f"I14 the fold gives another end for {id}")
-    must(not await store.verify(), "I13 the log does not verify")
 
 
 def run_engine_seed(seed: int, make: Any = MemoryStore) -> World:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, NoReturn
 
 from retinue.core import machine, policy
 from retinue.core.effects import CallModel, CallTool, Compose, Deliver, Effect, Transmit
-from retinue.core.events import ChildEnded, Posted, Recovered, Requested
+from retinue.core.events import ChildEnded, Entry, Posted, Recovered, Requested
 from retinue.core.roster import Changes, Roster
 from retinue.core.state import Asking, Calls, Ended, Queued, Run, Stopping, Thinking, Waiting, Working
-from retinue.core.values import Assistant, Mail, Message, Reply, Result, Spec
+from retinue.core.values import Assistant, Delivery, Mail, Message, Reply, Result, Spec
 from tests.simulation import script
 
 if TYPE_CHECKING:
@@ -48,12 +48,15 @@ class Books:
     received: Counter[str] = field(default_factory=Counter)
     ended: dict[str, Run] = field(default_factory=dict)
     told: dict[str, set[str]] = field(default_factory=dict)
-    entries: int = 0
     sent: int = 0
     checked: set[tuple[str, int, str]] = field(default_factory=set)
     attempts: Counter[str] = field(default_factory=Counter)
     mail_sent: dict[str, list[str]] = field(default_factory=dict)
     cursor: int = 0
+    log: list[Entry] = field(default_factory=list)
+    deliveries: dict[str, Delivery] = field(default_factory=dict)
+    deleted: set[str] = field(default_factory=set)
+    purged: set[int] = field(default_factory=set)
     alone_by_then: dict[str, list[str]] = field(default_factory=dict)
     announced: set[str] = field(default_factory=set)
 
@@ -77,8 +80,10 @@ class Books:
             if not (n not in mine):
                 broken(f"I14 message {n} of {conversation} was written twice")
             mine[n] = message
+        self.log += changes.entries
+        self.deliveries.update(changes.deliveries)
+        self._deleted(changes)
         for entry in changes.entries:
-            self.entries += 1
             if isinstance(entry.event, ChildEnded) and not entry.stale:
                 if not (entry.event.child not in self.told.setdefault(entry.run, set())):
                     broken(f"I3 {entry.run} was told twice that {entry.event.child} ended")
@@ -96,6 +101,18 @@ class Books:
             if not (all(b in self.ended for b in below)):
                 broken(f"I7 {id} ended before those it answers for: {below}")
         self.alone_by_then.clear()
+
+    def _deleted(self, changes: Changes) -> None:
+        """I22: what is deleted was not to be kept, has ended, and is not needed for an open call or announcement."""
+        for id in changes.forgotten:
+            spec = self.specs[id]
+            if spec.order.retention != "delete" or not spec.parent:
+                broken(f"I22 {id} was deleted and should have been kept")
+            tree = {s.id for s in self.specs.values() if f"{s.path}/".startswith(f"{spec.path}/")}
+            if any(d.run in tree and d.state in ("pending", "sent", "dead") for d in self.deliveries.values()):
+                broken(f"I22 {id} was deleted before its announcement arrived")
+            self.deleted |= tree
+            self.purged |= {n for n, entry in enumerate(self.log, 1) if entry.run in tree}
 
     def _truthful(self, id: str, run: Run) -> None:
         """Success has something to show; who may not be outlived is not; who was to be announced is."""
@@ -403,9 +420,7 @@ def at_the_end(sim: Simulation) -> None:
     for key, times in books.received.items():
         if not (times >= 1):
             broken(f"I4 {key} was never received")
-    from tests.simulation.pure import now
-
-    for delivery in now(sim.store.deliveries()):
+    for delivery in books.deliveries.values():
         if delivery.state not in ("acked", "suppressed", "dead"):
             broken(f"I4 delivery {delivery.key} is {delivery.state}")
         must(delivery.state != "acked" or books.received[delivery.key] >= 1, "I4 acked and never received")
@@ -418,15 +433,19 @@ def at_the_end(sim: Simulation) -> None:
 
 
 def _fold(sim: Simulation) -> None:
-    """I13, I14: the log has no gap, and its fold is the state that is stored."""
+    """I13, I14: the log has no gap but where a run was deleted, and its fold is the state that was stored."""
     from tests.simulation.pure import now
 
+    books = sim.books
     rows = now(sim.store.entries(0, "", 1_000_000))
-    must([seq for seq, _ in rows] == list(range(1, len(rows) + 1)), "I13 the log has a gap")
+    kept = [n for n in range(1, len(books.log) + 1) if n not in books.purged]
+    must([seq for seq, _ in rows] == kept, "I13 the log has a gap")
     folded = Roster(sim.rules)
-    for _, entry in rows:
+    for entry in books.log:
         machine.fold(folded, entry)
     final = folded.take_changes().runs
-    for id, run in sim.books.ended.items():
+    for id, run in books.ended.items():
         if final[id] != run:
             broken(f"I14 the fold of the log gives another end for {id}:\n{final[id]}\n{run}")
+    for id in books.deleted:
+        must(now(sim.store.row(id)) is None, f"I22 {id} was deleted and is still there")

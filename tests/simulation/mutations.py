@@ -240,4 +240,16 @@ MUTATIONS = [
         "            return run if hold_on else resume(run, d)",
         "            return run",
     ),
+    Mutation(
+        "a child is deleted before its announcement has arrived",
+        "core/roster.py",
+        "        if id not in self.children and not waits:",
+        "        if id not in self.children:",
+    ),
+    Mutation(
+        "a child is deleted before its parent's call is closed",
+        "core/kin.py",
+        "                fan.discard.append(child)\n",
+        "                d.roster.changes.forgotten.append(event.child)\n",
+    ),
 ]

@@ -116,6 +116,7 @@ def _child(r: random.Random, n: int, path: str, join: str) -> Order:
         results=r.choice(("input", "completion")),
         on_restart="fail" if r.random() < 0.08 else "resume",
         compose=False,
+        retention="delete" if r.random() < 0.15 else "keep",
         retry=Retry(attempts=2, base_ms=100, cap_ms=200),
         announce=r.random() < 0.3,
     )

@@ -159,7 +159,7 @@ def _close_fans(run: Run, d: Desk, calls: Calls, ready: list[int]) -> tuple[Run,
                 compose.append(joined)
                 fan.composing = True
             continue
-        fan_in.drop(index)
+        _discard(d, fan_in.drop(index))
         text, error = plain_result(in_order(fan))
         run = d.append(run, Result(call_id=fan.call_id, name=fan.name, text=text, error=error))
         run = _gather(run, text)
@@ -175,7 +175,7 @@ def close_composed(run: Run, d: Desk, calls: Calls, event: Composed) -> Run:
     fan_in = d.roster.fans.get(run.id)
     for index, call_id, name, text in event.calls:
         if fan_in is not None and index in fan_in.fans:
-            fan_in.drop(index)
+            _discard(d, fan_in.drop(index))
         run = d.append(run, Result(call_id=call_id, name=name, text=text, error=event.error))
         run = _gather(run, text)
         calls = replace(calls, open=calls.open & ~(1 << index))
@@ -187,6 +187,11 @@ def _gather(run: Run, text: str) -> Run:
     """The beginning of what children reported: all there is to show if no reply of its own can be paid any more."""
     room = GATHERED - len(run.gathered)
     return run if room <= 0 else replace(run, gathered=f"{run.gathered}\n{text[:room]}".strip())
+
+
+def _discard(d: Desk, fan: Fan) -> None:
+    for child in fan.discard:
+        d.roster.discard(child.id, child.root, child.path)
 
 
 def _drop_empty(run: Run, d: Desk) -> None:
@@ -224,6 +229,7 @@ def detach(run: Run, d: Desk) -> Run:
     fan_in = d.roster.fans.pop(run.id, None)
     d.perform(Abort(run=run.id))
     for fan in fan_in.fans.values() if fan_in else ():
+        _discard(d, fan)
         text = plain_result(in_order(fan))[0] if fan.ended else ""
         if fan.pending:
             text = f"Still running, you will be told when they end: {', '.join(fan.pending)}\n{text}"

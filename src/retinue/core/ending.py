@@ -114,6 +114,8 @@ def _announce(run: Run, d: Desk, ending: Ending) -> None:
         key=digest(run.id, "completion"),
         run=run.id,
         root=spec.root,
+        path=spec.path,
+        discard=spec.parent if order.retention == "delete" else "",
         origin=spec.origin,
         text=describe(spec.order.label or spec.order.agent, ending, d.rules.mail_cap),
         state="suppressed" if skipped else "pending",

@@ -241,7 +241,6 @@ class Recovered(Event):
 RosterEvent = (
     Opened | Closed | Registered | Described | Requested | Forgotten | Sent | Acked | Bounced | Requeued | Dropped
 )
-CallEvent = ToolReturned | Ordered | Submitted | Asked | Answered | Composed
 RunEvent = (
     Enlisted
     | Admitted

@@ -23,6 +23,9 @@ def child_at_calls(run: Run, calls: Calls, event: ChildEnded, d: Desk) -> Run:
         fan = fan_in.fans.get(slot.index)
         if fan is not None and event.child in fan.pending:
             run = _count_failure(run, outcome, d)
+            child = d.roster.specs[event.child]
+            if child.order.retention == "delete":
+                fan.discard.append(child)
             d.roster.dismiss(event.child)
             return child_joined(run, d, calls, slot.index, outcome)
     return news(run, event, d)
@@ -52,7 +55,10 @@ def news(run: Run, event: ChildEnded, d: Desk) -> Run:
     """A child that nobody joined has ended: its parent hears of it by mail."""
     outcome = _outcome(run, event, d)
     run = _count_failure(run, outcome, d)
+    child = d.roster.specs[event.child]
     d.roster.dismiss(event.child)
+    if child.order.retention == "delete":
+        d.roster.discard(child.id, child.root, child.path)
     text = describe(outcome.label, outcome.ending, d.rules.mail_cap)
     return post(run, Mail(seq=0, text=text, sender=event.child, kind="news"), d)
 

@@ -34,7 +34,7 @@ from retinue.core.events import (
 from retinue.core.roster import Roster
 from retinue.core.run import step
 from retinue.core.state import Ended
-from retinue.core.values import Capabilities, Origin, Spec
+from retinue.core.values import Capabilities, Delivery, Origin, Spec
 from retinue.errors import InvalidTransition, Refused
 
 
@@ -175,3 +175,13 @@ def _deliver(roster: Roster, at: int, event: Sent | Acked | Bounced | Requeued |
         roster.changes.effects.append(Transmit(key=event.key))
     if delivery.state == "acked" or isinstance(event, Dropped):
         del roster.deliveries[event.key]
+    if delivery.discard and delivery.state in ("acked", "suppressed"):
+        _discard_announced(roster, delivery)
+
+
+def _discard_announced(roster: Roster, delivery: Delivery) -> None:
+    """The announcement is over; if the run's parent is still to join it, the join deletes it."""
+    fan_in = roster.fans.get(delivery.discard)
+    waits = fan_in is not None and any(delivery.run == s.id for f in fan_in.fans.values() for s in f.discard)
+    if delivery.run not in roster.specs and not waits:
+        roster.discard(delivery.run, delivery.root, delivery.path)

@@ -133,7 +133,7 @@ def _take_text(run: Run, state: Thinking, event: Replied, d: Desk) -> Run:
         return _rest(run, d, all=True)
     if order.report in ("summary", "announce"):
         prompt = order.report_prompt or (SUMMARY if order.report == "summary" else ANNOUNCE)
-        run = d.append(replace(run, summarised=True), User(text=prompt, kind="nudge"))
+        run = d.append(run, User(text=prompt, kind="nudge"))
         return think(run, d, "summary" if order.report == "summary" else "announce")
     if order.host:
         return _rest(run, d)

@@ -73,6 +73,7 @@ class Fan:
     results: str
     compose: bool
     composing: bool = False
+    discard: list[Spec] = field(default_factory=list)
     pending: dict[str, None] = field(default_factory=dict)
     ended: list[ChildOutcome] = field(default_factory=list)
 
@@ -90,8 +91,10 @@ class FanIn:
         self.fans[index] = fan
         self.by_turn += fan.join == "turn"
 
-    def drop(self, index: int) -> None:
-        self.by_turn -= self.fans.pop(index).join == "turn"
+    def drop(self, index: int) -> Fan:
+        fan = self.fans.pop(index)
+        self.by_turn -= fan.join == "turn"
+        return fan
 
 
 class Roster:
@@ -154,6 +157,14 @@ class Roster:
             if spec.order.group:
                 self._leave_group(spec)
             id = spec.parent
+
+    def discard(self, id: str, root: str, path: str) -> None:
+        """Delete an ended child that was not to be kept, once nobody needs its rows: its result is in its parent's
+        history or mailbox, and everybody below it has ended and has announced what there was to announce."""
+        below = f"{path}/"
+        waits = any(x.root == root and f"{x.path}/".startswith(below) for x in self.deliveries.values())
+        if id not in self.children and not waits:
+            self.changes.forgotten.append(id)
 
     def linger(self, spec: Spec, run: Run) -> None:
         """Keep an ended run's spec for those below it; what was taken from it while it ran stays taken."""

@@ -125,7 +125,6 @@ class Run(Value):
     model_used: str = ""
     breaker: Breaker | None = None
     finalised: bool = False
-    summarised: bool = False
     n_children: int = 0
     mail_seq: int = 0
     deaths: int = 0

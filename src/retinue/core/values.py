@@ -407,13 +407,16 @@ class Mail(Value):
 
 
 class Delivery(Value):
-    """An announcement on its way out. One key for one logical completion, whatever is tried."""
+    """An announcement on its way out. One key for one logical completion, whatever is tried. `discard` names the parent
+    of a run that is to be deleted afterwards."""
 
     key: str
     run: str
     origin: Origin
     text: str
     root: str = ""
+    path: str = ""
+    discard: str = ""
     state: Literal["pending", "sent", "acked", "suppressed", "dead"] = "pending"
     attempts: int = 0
     bounces: int = 0

@@ -54,6 +54,8 @@ def _hang(roster: Roster, row: Row, *, pending: bool) -> None:
         order = spec.order
         fan = Fan(join=order.join, call_id=slot.call_id, name=slot.tool, results=order.results, compose=order.compose)
         fan_in.add(slot.index, fan)
+    if not pending and spec.order.retention == "delete":
+        fan.discard.append(spec)
     if pending:
         fan.pending[spec.id] = None
         fan_in.out += spec.order.join == "turn"
