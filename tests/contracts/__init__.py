@@ -2,4 +2,5 @@
 
 import pytest
 
-pytest.register_assert_rewrite("tests.contracts.store")
+for part in ("store", "store_keeping", "store_reading", "store_writing", "world"):
+    pytest.register_assert_rewrite(f"tests.contracts.{part}")

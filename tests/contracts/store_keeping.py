@@ -1,0 +1,177 @@
+"""What every store must forget, and what it must keep: deleted trees, artifacts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from retinue.core.events import (
+    CancelAsked,
+    Dropped,
+    Forgotten,
+    Posted,
+    Requested,
+)
+from retinue.core.roster import Changes
+from retinue.core.values import (
+    Base,
+    Mail,
+    Origin,
+    User,
+)
+from retinue.errors import NotFound, StoreError
+from tests.contracts.world import Opening, World, all_of, run_async, texts
+
+
+class Keeping(Opening):
+    # forgetting
+
+    @run_async
+    async def test_a_forgotten_root_takes_everything_below_it_along(self, tmp_path: Path) -> None:
+        store, world = await self.opened(tmp_path), World()
+        root, (child, *_) = world.family(announce=True, origin=Origin(channel="chat"))
+        world.call(child, "spawn")
+        (grandchild,) = world.spawn(child, "deep")
+        other = world.start("another tree")
+        for _ in range(2):
+            world.apply(root, CancelAsked())
+        changes = world.take()
+        await store.commit(changes)
+        assert changes.deliveries
+        for key in changes.deliveries:
+            world.apply("", Dropped(key=key))
+        await store.commit(world.take())
+        kept = await store.entries(run=other)
+        last = (await store.entries())[-1][0]
+        world.apply("", Forgotten(root=root))
+        assert await store.commit(world.take()) == last + 1
+        for id in (root, child, grandchild):
+            assert await store.row(id) is None
+            assert await store.account(id) is None
+            assert await store.children(id) == []
+            assert await store.messages(id) == []
+            assert await store.entries(run=id) == []
+        assert await store.deliveries() == []
+        assert await store.entries(run=other) == kept
+        assert [s.id for s in await store.listing(children=True)] == [other]
+        assert not any(e.run in (root, child, grandchild) for _, e in await store.entries())
+        assert not any(isinstance(e.event, Requested) and e.event.id == root for _, e in await store.entries())
+        assert await store.verify() == []
+        world.say(other)
+        assert await store.commit(world.take()) > last + 1
+        assert await store.verify() == []
+        await store.close()
+
+    @run_async
+    async def test_a_fork_keeps_the_messages_of_a_base_that_is_forgotten(self, tmp_path: Path) -> None:
+        store, world = await self.opened(tmp_path), World()
+        first = world.start("zero")
+        world.say(first, "one")
+        second = world.start("two", base=Base(conversation=first, length=2))
+        world.say(second, "three")
+        third = world.start("four", base=Base(conversation=second, length=4))
+        world.say(third, "five")
+        await store.commit(world.take())
+        world.apply("", Forgotten(root=second))
+        await store.commit(world.take())
+        assert texts(await store.messages(third)) == ["zero", "one", "two", "three", "four", "five"]
+        world.apply("", Forgotten(root=first))
+        await store.commit(world.take())
+        assert await store.messages(first) == await store.messages(second) == []
+        assert texts(await store.messages(third)) == ["zero", "one", "two", "three", "four", "five"]
+        assert texts(await store.messages(third, 1, 5)) == ["one", "two", "three", "four"]
+        assert await store.verify() == []
+        await store.close()
+
+    @run_async
+    async def test_forgetting_one_run_of_a_conversation_forgets_the_conversation(self, tmp_path: Path) -> None:
+        store, world = await self.opened(tmp_path), World()
+        first = world.start("first")
+        world.say(first)
+        base = Base(conversation=first, length=2)
+        second = world.start("second", conversation=first, resumes=first, base=base)
+        world.call(second, "spawn")
+        (child,) = world.spawn(second, "child")
+        world.say(child)
+        world.say(second)
+        await store.commit(world.take())
+        world.apply("", Forgotten(root=first))
+        await store.commit(world.take())
+        assert [await store.row(id) for id in (first, second, child)] == [None, None, None]
+        assert await store.messages(first) == await store.messages(child) == []
+        await store.close()
+
+    @run_async
+    async def test_a_conversation_with_an_open_run_is_not_forgotten(self, tmp_path: Path) -> None:
+        store, world = await self.opened(tmp_path), World()
+        first = world.start("first")
+        world.say(first)
+        base = Base(conversation=first, length=2)
+        world.start("second", conversation=first, resumes=first, base=base)
+        await store.commit(world.take())
+        before = await all_of(store)
+        with pytest.raises(StoreError, match="still open"):
+            await store.commit(Changes(forgotten=[first]))
+        assert await all_of(store) == before
+        await store.close()
+
+    @run_async
+    async def test_forgetting_what_is_not_there_does_nothing(self, tmp_path: Path) -> None:
+        store, world = await self.opened(tmp_path), World()
+        world.start()
+        await store.commit(world.take())
+        before = await all_of(store)
+        await store.commit(Changes(forgotten=["nobody"]))
+        assert await all_of(store) == before
+        await store.close()
+
+    # artifacts
+
+    @run_async
+    async def test_an_artifact_is_kept_under_its_hash(self, tmp_path: Path) -> None:
+        store = await self.opened(tmp_path)
+        data = b"0123456789" * 1_000
+        kept = await store.put_artifact(data)
+        assert kept == await store.put_artifact(data)
+        assert (kept.bytes, kept.path) == (len(data), kept.sha256)
+        assert await store.get_artifact(kept.sha256) == data
+        assert await store.get_artifact(kept.sha256, 5, 10) == data[5:15]
+        assert await store.get_artifact(kept.sha256, 9_995) == data[-5:]
+        assert await store.get_artifact(kept.sha256, 20_000) == b""
+        heir = store.survivor()
+        await heir.open()
+        assert await heir.get_artifact(kept.sha256) == data
+        empty = await heir.put_artifact(b"")
+        assert await heir.get_artifact(empty.sha256) == b""
+        await heir.close()
+
+    @run_async
+    async def test_an_artifact_that_is_not_there_is_not_found(self, tmp_path: Path) -> None:
+        store = await self.opened(tmp_path)
+        for name in ("0" * 64, "", "../../secret", "F" * 64, "0" * 63 + "/", "a" * 65):
+            with pytest.raises(NotFound):
+                await store.get_artifact(name)
+        await store.close()
+
+    @run_async
+    async def test_an_unknown_name_has_nothing(self, tmp_path: Path) -> None:
+        store = await self.opened(tmp_path)
+        assert await store.row("?") is None
+        assert await store.account("?") is None
+        assert await store.children("?") == []
+        assert await store.listing(before="?") == await store.listing() == []
+        assert await store.verify() == []
+        await store.close()
+
+    @run_async
+    async def test_a_message_from_the_user_and_its_reading_are_kept(self, tmp_path: Path) -> None:
+        store, world = await self.opened(tmp_path), World()
+        root = world.start()
+        world.apply(root, Posted(mail=Mail(seq=0, text="hello")))
+        world.call(root, "read")
+        world.result(root)
+        await store.commit(world.take())
+        assert (await store.messages(root))[-1] == User(text="hello", kind="mail")
+        assert (await store.load()).mail == []
+        await store.close()
