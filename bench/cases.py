@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from bench.workload import RULES, USAGE, Bench, bare_cpu, cpu, retinue_cpu, rss, wall
-from retinue import Agent, Budget, Caller, Limits, Orders, Retinue, Rules, tool
+from retinue import Agent, Budget, Caller, Orders, Retinue, Rules, tool
 from retinue.core import machine
 from retinue.core.events import CancelAsked, Described, Registered, Replied, Requested
 from retinue.core.roster import Roster
@@ -120,7 +120,19 @@ def linear_fan_out() -> Figures:
 
 
 def parked_memory() -> Figures:
-    """Resident memory of a child that waits for its model, in memory and on SQLite."""
+    """Resident memory of a child that waits for its model, with the memory store."""
+    kib = _parked(None)
+    return {"kib": round(kib, 1), "ok": kib <= 20}
+
+
+def parked_memory_sqlite() -> Figures:
+    """The same on SQLite; in a process of its own, because memory that was used before is used again."""
+    with tempfile.TemporaryDirectory() as folder:
+        kib = _parked(os.path.join(folder, "log.db"))
+    return {"kib": round(kib, 1), "ok": kib <= 20}
+
+
+def _parked(store: Any) -> float:
     n = 2_000
 
     async def measure(store: Any) -> float:
@@ -152,10 +164,7 @@ def parked_memory() -> Figures:
             await retinue.cancel(run)
         return (after - before) / n / 1024
 
-    memory = asyncio.run(measure(None))
-    with tempfile.TemporaryDirectory() as folder:
-        disk = asyncio.run(measure(os.path.join(folder, "log.db")))
-    return {"memory_kib": round(memory, 1), "sqlite_kib": round(disk, 1), "ok": max(memory, disk) <= 20}
+    return asyncio.run(measure(store))
 
 
 def fork_cost() -> Figures:
@@ -329,6 +338,7 @@ CASES: dict[str, Callable[[], Figures]] = {
         step_cost,
         linear_fan_out,
         parked_memory,
+        parked_memory_sqlite,
         fork_cost,
         durable_events,
         cancel_tree,
@@ -336,4 +346,3 @@ CASES: dict[str, Callable[[], Figures]] = {
         budget_cap,
     )
 }
-__all__ = ["CASES", "Limits"]

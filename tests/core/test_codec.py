@@ -83,8 +83,8 @@ STATES = st.one_of(
         retry_at=MAYBE,
     ),
     st.builds(Working, calls=CALLS),
-    st.builds(Waiting, calls=st.none() | CALLS, until=INT),
-    st.builds(Asking, calls=CALLS, until=INT),
+    st.builds(Waiting, calls=st.none() | CALLS, all=st.booleans()),
+    st.builds(Asking, calls=CALLS),
     st.builds(Stopping, ending=ENDING),
     st.builds(Ended, ending=ENDING),
 )

@@ -371,3 +371,13 @@ def test_an_effect_that_was_called_off_in_the_same_batch_is_never_begun() -> Non
     story.cancel("root")
     assert story.did(Abort, "root") == 1
     assert story.did(CallModel, "root") == 1  # of an earlier batch
+
+
+def test_a_run_that_goes_round_in_circles_is_stopped() -> None:
+    """Without a limit of its own, and with a model that only ever calls a tool."""
+    story = Story(Rules(max_turns=20))
+    story.start()
+    for _ in range(20):
+        story.reply("root", "", call())
+        story.tool("root")
+    assert story.ended("root") == ("incomplete", "turn_limit")

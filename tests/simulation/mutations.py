@@ -112,7 +112,7 @@ MUTATIONS = [
         "a waiting run keeps its slot",
         "core/calls.py",
         "    if not isinstance(state, Working):\n        free_slots(run, d)\n",
-        "    if not isinstance(state, Working):\n",
+        "",
     ),
     Mutation(
         "a grant is not held from the parent",

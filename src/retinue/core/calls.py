@@ -96,11 +96,9 @@ def settle(run: Run, d: Desk, calls: Calls) -> Run:
 
 def wait_in(run: Run, d: Desk, state: Working | Waiting | Asking) -> Run:
     """Every wait has a deadline. Only a run at work holds slots."""
-    until = d.now + d.rules.wait_ms
     if not isinstance(state, Working):
         free_slots(run, d)
-        state = replace(state, until=until)
-    return replace(run, state=state, wake_at=sooner(run.deadline, until))
+    return replace(run, state=state, wake_at=sooner(run.deadline, d.now + d.rules.wait_ms))
 
 
 def resume(run: Run, d: Desk) -> Run:

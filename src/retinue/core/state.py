@@ -59,7 +59,6 @@ class Waiting(State):
     `all`, the news of the last child."""
 
     calls: Calls | None = None
-    until: int = 0
     all: bool = False
 
 
@@ -67,7 +66,6 @@ class Asking(State):
     """It waits for an answer from outside and holds no slot."""
 
     calls: Calls
-    until: int = 0
 
 
 class Stopping(State):

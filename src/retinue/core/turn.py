@@ -31,7 +31,7 @@ def next_turn(run: Run, d: Desk) -> Run:
     order = d.order
     if _likely_prompt(run) > d.model.window * d.rules.compact_at and run.length - run.start > 4:
         return think(d.append(run, User(text=COMPACT, kind="nudge")), d, "compact")
-    if order.max_turns is not None and run.turn >= order.max_turns:
+    if run.turn >= (d.rules.max_turns if order.max_turns is None else order.max_turns):
         if run.graced >= order.grace_turns:
             return finish(run, d, "incomplete", "turn_limit")
         run = d.append(replace(run, graced=run.graced + 1), User(text=GRACE, kind="nudge"))
@@ -140,8 +140,7 @@ def quote(mail: Mail, run: Run, d: Desk) -> str:
 
 def await_mail(run: Run, d: Desk, *, all: bool = False) -> Run:
     """Nothing to do until somebody writes, or until all children have reported."""
-    until = d.now + d.rules.wait_ms
-    return replace(run, state=Waiting(until=until, all=all), wake_at=sooner(run.deadline, until))
+    return replace(run, state=Waiting(all=all), wake_at=sooner(run.deadline, d.now + d.rules.wait_ms))
 
 
 def relist_children(run: Run, d: Desk, summary: str) -> Run:

@@ -376,6 +376,7 @@ class Rules(Value):
 
     limits: Limits = Limits(depth=8, children=10_000, per_call=10_000)
     calls_per_turn: int = 64
+    max_turns: int = 1_000
     text_cap: int = 65_536
     min_output: int = 256
     final_output: int = 1_024
