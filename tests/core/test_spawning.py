@@ -382,3 +382,13 @@ def test_orders_without_children_are_answered() -> None:
     story = started()
     story.spawning("root")
     assert story.results("root")[-1] == Result(call_id="c1", name="hire", text="Done.")
+
+
+def test_an_ended_member_with_children_of_its_own_does_not_keep_its_group_running() -> None:
+    story = started()
+    fields = {"group": "one", "limits": Limits(groups=1), "orphans": "keep"}
+    (member,) = story.spawning("root", hand(join="none", **fields))
+    (orphan,) = story.spawning(member, hand(join="none"))
+    story.reply(member, "done")
+    assert story.is_(orphan) == "Thinking"
+    assert story.roster.groups == {}

@@ -111,6 +111,7 @@ class Books:
             tree = {s.id for s in self.specs.values() if f"{s.path}/".startswith(f"{spec.path}/")}
             if any(d.run in tree and d.state in ("pending", "sent", "dead") for d in self.deliveries.values()):
                 broken(f"I22 {id} was deleted before its announcement arrived")
+            tree -= self.deleted
             self.deleted |= tree
             self.purged |= {n for n, entry in enumerate(self.log, 1) if entry.run in tree}
 

@@ -44,11 +44,11 @@ def run(schedules: int, first: int = 0, processes: int = 2) -> dict[str, object]
     with multiprocessing.get_context("spawn").Pool(processes) as pool:
         for n, s, c, b in pool.imap_unordered(work, chunks(first, schedules)):
             done, steps, crashes, bad = done + n, steps + s, crashes + c, bad + b
+            for line in b:
+                print(line, file=sys.stderr, flush=True)
             if time.monotonic() - last > 2:
                 last = time.monotonic()
                 print(f"{done:,} of {schedules:,} schedules, {len(bad)} violations", file=sys.stderr, flush=True)
-    for line in bad[:10]:
-        print(line, file=sys.stderr)
     return {
         "schedules": done,
         "steps": steps,

@@ -147,15 +147,15 @@ class Roster:
         run = self.runs.pop(id, None)
         self.mail.pop(id, None)
         self.fans.pop(id, None)
-        if id in self.children and run is not None:
-            self.linger(self.specs[id], run)
+        if run is not None:
+            self._leave_group(self.specs[id])
+            if id in self.children:
+                self.linger(self.specs[id], run)
         while id and id not in self.children and id not in self.runs:
             spec = self.specs.pop(id, None)
             if spec is None:
                 return
             self._leave_parent(spec)
-            if spec.order.group:
-                self._leave_group(spec)
             id = spec.parent
 
     def discard(self, id: str, root: str, path: str) -> None:
