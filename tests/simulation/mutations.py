@@ -63,8 +63,8 @@ MUTATIONS = [
     Mutation(
         "a child that reported stays on the roster",
         "core/kin.py",
-        "    d.roster.dismiss(event.child)\n    text = describe",
-        "    text = describe",
+        "    d.roster.dismiss(event.child)\n    if child.order",
+        "    if child.order",
     ),
     Mutation(
         "mail is read and stays in the box",
