@@ -205,11 +205,12 @@ def _permitted(sim: Simulation, effect: CallTool) -> None:
     if name not in sim.roster.definitions[sim.roster.specs[id].order.agent].tools:
         return
     while id in sim.roster.specs:
-        held = sim.roster.specs[id].capabilities
+        held = sim.books.specs[id].capabilities
         inside = held.tools is None or name in held.tools
         if not (inside and name not in held.deny):
             broken(f"I9 {name} was run although {id} withholds it")
-        now = sim.roster.runs[id].access if id in sim.roster.runs else None
+        ended = sim.roster.specs[id].capabilities
+        now = sim.roster.runs[id].access if id in sim.roster.runs else ended
         fresh = "narrow" in sim.faults or effect.again
         if not (now is None or name not in now.deny or fresh):
             broken(f"I9 {name} was run although {id} was narrowed")
