@@ -136,7 +136,9 @@ async def test_a_result_that_is_not_json_is_the_tools_mistake(kind: str, tmp_pat
     async with Home(kind, tmp_path).open() as retinue:
         odd = Odd(Submission(text="x", data=object()))
         run = await retinue.spawn(agent("one", [call("odd"), "I see."], tools=[odd]), "Go.")
-        await asyncio.wait_for(retinue.wait(run, timeout_seconds=60), 100)
+        outcome = (await retinue.wait(run, timeout_seconds=60))[run]
+        assert outcome is not None, "the call is open for ever"
+        assert outcome.text == "I see."
         await still_works(retinue)
 
 
