@@ -14,6 +14,8 @@ from retinue.core.values import Assistant, Capabilities, Definition, Message, Mo
 
 OVERHEAD = 24
 """Bytes that a provider may add around one message: counted as tokens, so that a bound stays a bound."""
+IMAGE = 8_192
+"""More tokens than any provider counts for one picture."""
 
 
 @dataclass(slots=True)
@@ -78,7 +80,5 @@ def weight(message: Message) -> int:
         case Assistant():
             calls = sum(size(c.args) + size(c.name) + OVERHEAD for c in message.calls)
             return size(message.text) + size(message.opaque) + calls + OVERHEAD
-        case Result():
-            return size(message.text) + OVERHEAD
         case _:
-            return size(message.text) + OVERHEAD
+            return size(message.text) + OVERHEAD + IMAGE * len(message.images)

@@ -36,11 +36,19 @@ class Call(Value):
     args: str = "{}"
 
 
+class Image(Value):
+    """A picture in a message: its bytes in base64."""
+
+    media_type: str
+    data: str
+
+
 class User(Value, tag="user", tag_field="role"):
     """A message to the model. `sender` is set by the runtime: "" for whoever started the run."""
 
     text: str
     sender: str = ""
+    images: tuple[Image, ...] = ()
     kind: Literal["task", "mail", "news", "nudge", "summary"] = "task"
 
 
@@ -59,6 +67,7 @@ class Result(Value, tag="tool", tag_field="role"):
     text: str
     name: str = ""
     error: bool = False
+    images: tuple[Image, ...] = ()
 
 
 Message = User | Assistant | Result

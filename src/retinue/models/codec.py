@@ -1,0 +1,112 @@
+"""The port to a wire dialect: pure translation between conversations and bytes, without sockets and clocks.
+
+A request's body is `head + units joined by commas + tail`. The head (system prompt, tools, options) is the same for all
+turns of a run; a unit, once encoded, never changes; so a turn costs what is new in it, and a fork's prefix is
+byte-identical, which is what the providers' prompt caches need.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal, Protocol
+
+import msgspec
+
+from retinue.core.values import Assistant, Message, Reply, Result, ToolSchema, Value
+from retinue.errors import ModelError
+
+Effort = Literal["", "minimal", "low", "medium", "high"]
+
+
+class Options(Value):
+    """What may be asked of a model beside the conversation. `extra` goes into the body as it is; `cache` asks for prompt
+    caching where a dialect must be asked; `cache_key` groups requests that share a prefix."""
+
+    stream: bool = True
+    temperature: float | None = None
+    effort: Effort = ""
+    thinking_tokens: int | None = None
+    output_schema: dict[str, Any] | None = None
+    cache: bool = True
+    cache_key: str = ""
+    extra: dict[str, Any] = {}
+
+
+class Decoder(Protocol):
+    """One reply on its way in. `feed` takes bytes however they were cut and returns the text that is new; it raises a
+    `ModelError` when the provider says inside the stream that it failed. `finish` is called at the end of the body: the
+    whole reply, or `ModelUnavailable` when its end is missing. `contents` grows with every event that carries content,
+    `done` is true once the provider has said that the reply is complete."""
+
+    contents: int
+    done: bool
+
+    def feed(self, data: bytes) -> list[str]: ...
+
+    def finish(self) -> Reply: ...
+
+
+class Codec(Protocol):
+    """One dialect. `unit` encodes a user message, or an assistant message with the results of its calls, as array
+    elements joined by commas; `mark` puts a cache breakpoint on it, where the dialect has such."""
+
+    dialect: str
+
+    def head(self, model: str, instructions: str, tools: Sequence[ToolSchema], options: Options) -> bytes: ...
+
+    def unit(self, messages: Sequence[Message], *, mark: bool = False) -> bytes: ...
+
+    def tail(self, max_output: int) -> bytes: ...
+
+    def path(self, model: str, options: Options) -> str: ...
+
+    def headers(self, key: str) -> dict[str, str]: ...
+
+    def decoder(self, options: Options) -> Decoder: ...
+
+    def failure(self, status: int, headers: Mapping[str, str], body: bytes) -> ModelError: ...
+
+
+def units(messages: Sequence[Message]) -> Iterator[Sequence[Message]]:
+    """A conversation in pieces that can be encoded one by one: results stand behind the message that called."""
+    first = 0
+    for n in range(1, len(messages) + 1):
+        if n == len(messages) or not isinstance(messages[n], Result):
+            yield messages[first:n]
+            first = n
+
+
+def encode(
+    codec: Codec,
+    model: str,
+    instructions: str,
+    messages: Sequence[Message],
+    tools: Sequence[ToolSchema],
+    options: Options,
+    max_output: int,
+) -> bytes:
+    """A whole body at once. (The client keeps heads and units and joins them itself.)"""
+    parts = list(units(messages))
+    last = len(parts) - 1
+    body = b",".join(codec.unit(part, mark=options.cache and n == last) for n, part in enumerate(parts))
+    return codec.head(model, instructions, tools, options) + body + codec.tail(max_output)
+
+
+def opaque_for(dialect: str, message: Assistant) -> str:
+    """What this dialect kept of a reply to send back byte for byte, or "" when another dialect made it."""
+    owner, _, kept = message.opaque.partition("\n")
+    return kept if owner == dialect else ""
+
+
+def keep_opaque(dialect: str, kept: str) -> str:
+    return f"{dialect}\n{kept}" if kept else ""
+
+
+def arguments(args: str) -> dict[str, Any]:
+    """A call's arguments as an object. Providers refuse a history whose arguments are none: then the raw text is kept in
+    one, where the model can see what it wrote."""
+    try:
+        value = msgspec.json.decode(args)
+    except (msgspec.DecodeError, UnicodeError):
+        value = None
+    return value if isinstance(value, dict) else {"invalid_json": args} if args.strip() else {}
