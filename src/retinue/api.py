@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
+from msgspec.structs import replace
 
 from retinue.channels.base import Channel
 from retinue.core import machine
@@ -23,10 +24,11 @@ from retinue.core.events import (
     Requested,
     Requeued,
 )
+from retinue.core.orders import Base, Order
 from retinue.core.spawn import cannot_write, fork_point
 from retinue.core.state import Asking, Ended, Working
 from retinue.core.text import run_id
-from retinue.core.values import Assistant, Base, Capabilities, Delivery, Mail, Message, Order, Rules, checked
+from retinue.core.values import Assistant, Capabilities, Delivery, Mail, Message, Rules, checked
 from retinue.definitions import Agent, define
 from retinue.errors import ConfigError, NotFound, Refused, RetinueError
 from retinue.models.base import Model
@@ -157,6 +159,12 @@ class Retinue:
 
     def _order(self, agent: Agent, task: str, options: dict[str, Any]) -> Order:
         options = {**agent.order_defaults, **options}
+        switches = options.pop("families", {})
+        if off := agent.withheld(switches):
+            access = options.get("access", Capabilities())
+            options["access"] = replace(access, deny=tuple(sorted({*access.deny, *off})))
+        if switches and "instructions" not in options:
+            options["instructions"] = agent.instructed(switches)
         if (seconds := options.pop("timeout_seconds", None)) is not None:
             options["timeout_ms"] = round(seconds * 1000)
         try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, cast
 
 import msgspec
@@ -12,6 +13,8 @@ from retinue.core.values import Budget, Definition, ModelInfo
 from retinue.errors import ConfigError
 from retinue.models.base import Model
 from retinue.tools.base import Tool
+from retinue.tools.families.base import Family, helper_name
+from retinue.tools.families.profiles import family
 from retinue.tools.function import FunctionTool
 from retinue.tools.submit import ERROR, RESULT, SubmitError, SubmitResult
 
@@ -21,7 +24,8 @@ class Agent:
     """A definition: instructions, a model, tools. It never runs itself; `Retinue.run` makes a run of it.
 
     `staff` are the agents that its runs may start; only their tools can be lent. `output` is a type (or a JSON schema)
-    that results must match: the child is asked again until they do. `options` are defaults for any field of an order.
+    that results must match: the child is asked again until they do. `families` give it tools to start children that are
+    defined on the spot: they work with its own tools. `options` are defaults for any field of an order.
     """
 
     name: str
@@ -29,6 +33,7 @@ class Agent:
     model: Model | str = ""
     tools: Sequence[Tool | Callable[..., Any]] = ()
     staff: Sequence[Agent] = ()
+    families: Sequence[Family | str] = ()
     output: Any = None
     budget: Budget = field(default=Budget())
     max_turns: int | None = None
@@ -43,9 +48,36 @@ class Agent:
     def own_tools(self) -> tuple[Tool, ...]:
         """Functions are made tools; an agent with an output type gets the tools to hand it in."""
         out: list[Tool] = [_as_tool(t) for t in self.tools]
+        out += [t for f in self.dialects for t in f.tools()]
         if self.output is not None or self.options.get("report") == "submit":
             out += [SubmitResult(str if self.output is None else self.output), SubmitError()]
         return tuple(out)
+
+    @cached_property
+    def dialects(self) -> tuple[Family, ...]:
+        """Its families; a name stands for one with the settings of that profile."""
+        return tuple(family(f) if isinstance(f, str) else f for f in self.families)
+
+    @cached_property
+    def helpers(self) -> tuple[Agent, ...]:
+        """Who works for its families: agents with its other tools, on the model of whoever starts them."""
+        return tuple(
+            Agent(helper_name(self.name, f.name), tools=(*self.tools, *f.helper_tools())) for f in self.dialects
+        )
+
+    def instructed(self, switches: Mapping[str, bool]) -> str:
+        """Its instructions, with the guides of the families that are on."""
+        guides = [f.guide for f in self.dialects if f.settings.guide and switches.get(f.name, f.settings.enabled)]
+        return "\n\n".join(part for part in (self.instructions, *guides) if part)
+
+    def withheld(self, switches: Mapping[str, bool]) -> tuple[str, ...]:
+        """The tools of the families that are off."""
+        known = {f.name for f in self.dialects}
+        for name in switches:
+            if name not in known:
+                raise ConfigError(f"agent {self.name!r} has no family {name!r}; it has: {', '.join(known) or 'none'}")
+        off = [f for f in self.dialects if not switches.get(f.name, f.settings.enabled)]
+        return tuple(sorted({name for f in off for name in f.tool_names}))
 
     @property
     def order_defaults(self) -> dict[str, Any]:
@@ -83,6 +115,7 @@ class Agent:
                 raise ConfigError(f"two different agents are named {agent.name!r}")
             seen[agent.name] = agent
             todo.extend(agent.staff)
+            todo.extend(agent.helpers)
         yield from seen.values()
 
 
@@ -99,13 +132,15 @@ def define(agent: Agent, tools: Mapping[str, Sequence[Tool]]) -> Definition:
     crew = sorted(a.name for a in agent.crew())
     own = tools[agent.name]
     names = {t.schema.name for t in own}
+    instructions = agent.instructed({})
     return Definition(
         name=agent.name,
-        instructions=agent.instructions,
+        instructions=instructions,
         model=agent.model_name,
         tools=tuple(sorted(names)),
         submits=tuple(n for n in (RESULT, ERROR) if n in names),
         reach=tuple(sorted({t.schema.name for name in crew for t in tools[name]})),
         crew=tuple(crew),
-        size=len(agent.instructions.encode()) + len(msgspec.json.encode([t.schema for t in own])),
+        size=len(instructions.encode()) + len(msgspec.json.encode([t.schema for t in own])),
+        words={t.schema.name: words for t in own if (words := getattr(t, "words", None))},
     )

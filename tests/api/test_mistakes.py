@@ -23,7 +23,8 @@ from retinue import (
     run_sync,
     tool,
 )
-from retinue.core.values import Order, ToolSchema
+from retinue.core.orders import Order
+from retinue.core.values import ToolSchema
 from retinue.models.base import Request
 from retinue.testing import Scripted, VirtualClock, call
 from tests.api.house import STORES, Home, agent, ended, last, on_virtual_time, texts

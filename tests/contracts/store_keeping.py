@@ -13,13 +13,9 @@ from retinue.core.events import (
     Posted,
     Requested,
 )
+from retinue.core.orders import Base
 from retinue.core.roster import Changes
-from retinue.core.values import (
-    Base,
-    Mail,
-    Origin,
-    User,
-)
+from retinue.core.values import Mail, Origin, User
 from retinue.errors import NotFound, StoreError
 from tests.contracts.world import Opening, World, all_of, run_async, texts
 

@@ -13,18 +13,9 @@ from retinue.core.events import (
     Requested,
     Sent,
 )
+from retinue.core.orders import Base, Context
 from retinue.core.state import Ended
-from retinue.core.values import (
-    Assistant,
-    Base,
-    Call,
-    Context,
-    Definition,
-    Mail,
-    ModelInfo,
-    Origin,
-    Result,
-)
+from retinue.core.values import Assistant, Call, Definition, Mail, ModelInfo, Origin, Result
 from tests.contracts.world import Opening, World, run_async, texts
 
 

@@ -10,9 +10,7 @@ import pytest
 from retinue.core import machine
 from retinue.core.roster import Roster
 from retinue.core.state import Ended
-from retinue.core.values import (
-    Rules,
-)
+from retinue.core.values import Rules
 from retinue.errors import StoreError
 from tests.contracts.world import Opening, World, all_of, run_async, texts
 

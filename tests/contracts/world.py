@@ -18,20 +18,10 @@ from retinue.core.events import (
     Requested,
     ToolReturned,
 )
+from retinue.core.orders import Order, Orders
 from retinue.core.roster import Changes, Roster
 from retinue.core.text import run_id
-from retinue.core.values import (
-    Assistant,
-    Budget,
-    Call,
-    Definition,
-    ModelInfo,
-    Order,
-    Orders,
-    Reply,
-    Rules,
-    Usage,
-)
+from retinue.core.values import Assistant, Budget, Call, Definition, ModelInfo, Reply, Rules, Usage
 
 START = 1_763_000_000_000
 

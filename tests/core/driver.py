@@ -29,6 +29,7 @@ from retinue.core.events import (
     Woke,
 )
 from retinue.core.ledger import Account
+from retinue.core.orders import Order, Orders, Send, Spec
 from retinue.core.roster import Roster
 from retinue.core.state import AnyState, Ended, Run, Stopping
 from retinue.core.values import (
@@ -41,14 +42,10 @@ from retinue.core.values import (
     Mail,
     Message,
     ModelInfo,
-    Order,
-    Orders,
     Reply,
     Restart,
     Result,
     Rules,
-    Send,
-    Spec,
     Usage,
     User,
 )

@@ -12,7 +12,8 @@ import pytest
 from retinue.core import policy
 from retinue.core.effects import Compose
 from retinue.core.events import Composed, Enlisted, Recovered, Requested
-from retinue.core.values import Budget, Capabilities, Lane, Limits, Order, Retry, Rules, Usage
+from retinue.core.orders import Lane, Order, Retry
+from retinue.core.values import Budget, Capabilities, Limits, Rules, Usage
 from tests.core.driver import Story, call, hand, send
 
 ONE = (Lane(name="one", size=1),)
@@ -221,7 +222,8 @@ def test_a_ledger_forgets_those_who_left() -> None:
 
 HASHED = """
 from tests.core.driver import Story, hand, call
-from retinue.core.values import Limits, Rules
+from retinue.core.values import Limits
+from retinue.core.values import Rules
 story = Story(Rules(limits=Limits(per_call=1)))
 story.start()
 story.reply("root", "", call("hire"))

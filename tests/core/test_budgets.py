@@ -9,9 +9,10 @@ import pytest
 from retinue.core.effects import CallTool
 from retinue.core.events import Requested
 from retinue.core.ledger import limits_of, shares
+from retinue.core.orders import Context, Order
 from retinue.core.state import Thinking
 from retinue.core.turn import prompt_bound
-from retinue.core.values import Budget, Context, ModelInfo, Order, Rules, Usage
+from retinue.core.values import Budget, ModelInfo, Rules, Usage
 from tests.core.driver import MODEL, Story, call, hand
 
 

@@ -21,6 +21,7 @@ from retinue.core.effects import (
     Transmit,
 )
 from retinue.core.events import AnyEvent, Entry
+from retinue.core.orders import Context, Lane, Order, Spec
 from retinue.core.state import (
     AnyState,
     Asking,
@@ -41,15 +42,11 @@ from retinue.core.values import (
     Budget,
     Call,
     Capabilities,
-    Context,
     Ending,
-    Lane,
     Mail,
     Message,
-    Order,
     Origin,
     Result,
-    Spec,
     Usage,
     User,
 )

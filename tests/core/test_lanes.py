@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from retinue.core.events import Admitted, Asked, Enlisted
+from retinue.core.orders import Lane
 from retinue.core.state import Queued
-from retinue.core.values import Budget, Lane
+from retinue.core.values import Budget
 from tests.core.driver import Story, call, hand
 
 ONE = (Lane(name="one", size=1),)

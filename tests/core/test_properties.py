@@ -13,21 +13,10 @@ from retinue.core import machine, policy
 from retinue.core.desk import OVERHEAD, weight
 from retinue.core.effects import CallModel
 from retinue.core.events import Answered, Asked, ChildEnded, Entry, Narrowed, Woke
+from retinue.core.orders import Context, Lane
 from retinue.core.roster import Roster
 from retinue.core.state import Asking, Ended, Queued, Run, Thinking, Waiting, Working
-from retinue.core.values import (
-    Assistant,
-    Budget,
-    Call,
-    Capabilities,
-    Context,
-    Lane,
-    Message,
-    Result,
-    Rules,
-    Usage,
-    User,
-)
+from retinue.core.values import Assistant, Budget, Call, Capabilities, Message, Result, Rules, Usage, User
 from tests.core.driver import MODEL, Story, call, hand, through_json
 
 LANES = ((), (), (Lane(name="one", size=1),), (Lane(name="one", size=1), Lane(name="two", size=2)))

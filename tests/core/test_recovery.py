@@ -8,9 +8,10 @@ import pytest
 
 from retinue.core.effects import CallModel, CallTool, Compose
 from retinue.core.events import Answered, Asked, Woke
+from retinue.core.orders import Lane
 from retinue.core.recovery import UNKNOWN
 from retinue.core.state import Queued, Thinking
-from retinue.core.values import Budget, Capabilities, Lane, Rules, User
+from retinue.core.values import Budget, Capabilities, Rules, User
 from tests.core.driver import Story, call, hand, send
 
 ONE = (Lane(name="one", size=1),)

@@ -38,21 +38,8 @@ from retinue.core.events import (
     ToolReturned,
     Woke,
 )
-from retinue.core.values import (
-    Assistant,
-    Base,
-    Capabilities,
-    Definition,
-    Mail,
-    ModelInfo,
-    Order,
-    Orders,
-    Origin,
-    Reply,
-    Rules,
-    Send,
-    Usage,
-)
+from retinue.core.orders import Base, Order, Orders, Send
+from retinue.core.values import Assistant, Capabilities, Definition, Mail, ModelInfo, Origin, Reply, Rules, Usage
 from tests.core.driver import Story, call, hand
 
 ADDRESS: dict[str, Any] = {"turn": 1, "index": 0, "call_id": "c1"}

@@ -22,8 +22,9 @@ import apsw
 import msgspec
 
 from retinue import Agent, Ask, Caller, ChildOutcome, Context, Lane, Orders, Origin, Retinue, Retry, Rules
+from retinue.core.orders import Order, Send
 from retinue.core.roster import Changes
-from retinue.core.values import Delivery, Order, Restart, Send
+from retinue.core.values import Delivery, Restart
 from retinue.errors import Refused, StoreLocked
 from retinue.models.base import Request
 from retinue.models.scripted import Scripted

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, NoReturn
 from retinue.core import machine, policy
 from retinue.core.effects import CallModel, CallTool, Compose, Deliver, Effect, Transmit
 from retinue.core.events import ChildEnded, Entry, Posted, Recovered, Requested
+from retinue.core.orders import Spec
 from retinue.core.roster import Changes, Roster
 from retinue.core.state import Asking, Calls, Ended, Queued, Run, Stopping, Thinking, Waiting, Working
-from retinue.core.values import Assistant, Delivery, Mail, Message, Reply, Result, Spec
+from retinue.core.values import Assistant, Delivery, Mail, Message, Reply, Result
 from tests.simulation import script
 
 if TYPE_CHECKING:

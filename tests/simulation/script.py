@@ -7,20 +7,16 @@ from __future__ import annotations
 
 import random
 
+from retinue.core.orders import Context, Lane, Order, Orders, Retry
 from retinue.core.values import (
     Assistant,
     Budget,
     Call,
     Capabilities,
-    Context,
     Definition,
-    Lane,
     Limits,
     ModelInfo,
-    Order,
-    Orders,
     Reply,
-    Retry,
     Rules,
     Usage,
 )

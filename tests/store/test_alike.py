@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from retinue.core.events import CancelAsked, Forgotten, Posted
+from retinue.core.orders import Base, Context
 from retinue.core.state import Ended, Thinking, Working
-from retinue.core.values import Base, Context, Mail, Origin
+from retinue.core.values import Mail, Origin
 from retinue.errors import StoreError
 from retinue.store.memory import MemoryStore
 from retinue.store.sqlite import SqliteStore

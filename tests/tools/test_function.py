@@ -11,8 +11,9 @@ import msgspec
 import pytest
 
 from retinue.core.effects import ChildOutcome
+from retinue.core.orders import Order, Orders, Spec
 from retinue.core.state import Queued, Run
-from retinue.core.values import Ending, Order, Orders, Spec, Usage
+from retinue.core.values import Ending, Usage
 from retinue.errors import ConfigError
 from retinue.tools.base import Answer, Ask, Caller, Submission
 from retinue.tools.function import FunctionTool, tool
@@ -193,8 +194,18 @@ def test_a_family_composes_with_the_words_it_was_given() -> None:
         find.compose([])
 
 
+class Defaults:
+    """A view of the runtime in which every agent has the same defaults."""
+
+    def defaults(self, agent: str) -> dict[str, Any]:
+        return {"max_turns": 3, "label": agent}
+
+    async def children(self, run: str) -> list[Any]:
+        return []
+
+
 def test_a_caller_makes_orders_from_the_defaults_of_the_agent() -> None:
-    caller = a_caller(defaults=lambda name: {"max_turns": 3, "label": name})
+    caller = a_caller(look=Defaults())
     orders = caller.spawn("hand", "a", "b", join="none", answer="ok", label="mine")
     assert [o.task for o in orders.spawns] == ["a", "b"]
     assert {(o.agent, o.max_turns, o.join, o.label) for o in orders.spawns} == {("hand", 3, "none", "mine")}

@@ -10,17 +10,20 @@ from msgspec.structs import replace
 
 from retinue.core.desk import Desk, seated
 from retinue.core.effects import Abort, CallTool, ChildOutcome, Compose, JoinedCall
-from retinue.core.ending import describe, free_slots
-from retinue.core.events import Composed
+from retinue.core.ending import free_slots
+from retinue.core.events import Composed, Ordered
+from retinue.core.orders import Wait
 from retinue.core.policy import gate
 from retinue.core.roster import Fan
-from retinue.core.state import NOTHING, Asking, Calls, Queued, Run, Thinking, Waiting, Working
+from retinue.core.state import NOTHING, Asking, Calls, Queued, Run, Thinking, Waiting, Watch, Working
 from retinue.core.turn import await_mail, next_turn, sooner
 from retinue.core.values import Assistant, Call, Result, Usage
+from retinue.core.words import describe, fill
 
 ONE_CALL = (0, 0, 0, 1)
 GATHERED = 4_096
 ALONE = "Not run: {name} ends the run and must be the only call in a reply. Call it again, alone."
+BROKEN_OFF = "The wait was broken off by a message. Those you waited for go on; you will be told when they end."
 NOT_RUN = "Not run: this reply also called {name}, which must be the only call in a reply."
 
 
@@ -37,7 +40,8 @@ def dispatch(run: Run, d: Desk, said: Assistant, *, cut: bool) -> Run:
         reason = refusals.get(index)
         # A name that the agent never had goes to the toolbox, which knows what to suggest instead.
         if reason is None and call.name in known and (why := gate(chain, call.name, d.now)) is not None:
-            reason = f"Refused: {why}."
+            denied = d.words.denied
+            reason = fill(denied, {"tool": call.name, "why": why}) if denied else f"Refused: {why}."
         if reason is None and (lack := ledger.lacks(run.id, ONE_CALL)) is not None:
             reason = f"Not run: the budget of tool calls is spent ({lack}). Answer with what you have."
         if reason is not None:
@@ -53,9 +57,49 @@ def dispatch(run: Run, d: Desk, said: Assistant, *, cut: bool) -> Run:
     return settle(run, d, Calls(message=message, count=len(calls), open=tools, tools=tools))
 
 
-def start_tool(run: Run, d: Desk, index: int, call: Call, *, again: bool = False) -> None:
+def start_tool(run: Run, d: Desk, index: int, call: Call, *, again: bool = False, woken: bool = False) -> None:
     key = f"{run.id}/{run.turn}/{index}"
-    d.perform(CallTool(run=run.id, turn=run.turn, index=index, call=call, key=key, at=d.now, again=again))
+    d.perform(CallTool(run=run.id, turn=run.turn, index=index, call=call, key=key, at=d.now, again=again, woken=woken))
+
+
+def keep_waiting(run: Run, d: Desk, calls: Calls, event: Ordered, wait: Wait) -> Run:
+    """The call stays open and its tool is run again when what it waits for has come."""
+    call = Call(id=event.call_id, name=event.name, args=wait.then)
+    watch = Watch(index=event.index, call=call, runs=wait.runs, first=wait.first, until=d.now + max(0, wait.timeout_ms))
+    calls = let_rest(calls, event.index)
+    calls = replace(calls, waits=(*calls.waits, watch))
+    return settle(replace(run, deaths=0), d, wake(run, d, calls))
+
+
+def let_rest(calls: Calls, index: int) -> Calls:
+    """The call's tool has returned. Whether the call has its result is another matter."""
+    bit = ~(1 << index)
+    waits = tuple(w for w in calls.waits if w.index != index) if calls.waits else ()
+    return replace(calls, tools=calls.tools & bit, woken=calls.woken & bit, waits=waits)
+
+
+def wake(run: Run, d: Desk, calls: Calls) -> Calls:
+    """Run those tools again whose wait is over."""
+    for watch in calls.waits:
+        if not calls.woken >> watch.index & 1 and _is_over(watch, d):
+            calls = replace(calls, woken=calls.woken | 1 << watch.index)
+            start_tool(run, d, watch.index, watch.call, woken=True)
+    return calls
+
+
+def _is_over(watch: Watch, d: Desk) -> bool:
+    live = sum(d.roster.is_live(id) for id in watch.runs)
+    return watch.until <= d.now or not live or (watch.first and live < len(watch.runs))
+
+
+def stir(run: Run, d: Desk) -> Run:
+    """A child has ended, or a time has come: a call may have waited for it."""
+    match run.state:
+        case Working(calls=calls) | Asking(calls=calls) | Waiting(calls=Calls() as calls):
+            woken = wake(run, d, calls) if calls.waits else calls
+            return run if woken is calls else settle(run, d, woken)
+        case _:
+            return run
 
 
 def _refusals(d: Desk, calls: tuple[Call, ...], *, cut: bool) -> dict[int, str]:
@@ -75,7 +119,8 @@ def _refusals(d: Desk, calls: tuple[Call, ...], *, cut: bool) -> dict[int, str]:
 def close_call(run: Run, d: Desk, calls: Calls, index: int, result: Result) -> Run:
     """One call has its result."""
     bit = ~(1 << index)
-    calls = replace(calls, open=calls.open & bit, tools=calls.tools & bit, asks=calls.asks & bit)
+    calls = let_rest(calls, index)
+    calls = replace(calls, open=calls.open & bit, asks=calls.asks & bit)
     return settle(d.append(replace(run, deaths=0), result), d, calls)
 
 
@@ -83,7 +128,8 @@ def settle(run: Run, d: Desk, calls: Calls) -> Run:
     """The state that follows from what is still open."""
     if calls.tools:
         return wait_in(run, d, Working(calls=calls))
-    run, calls = _close_turn(run, d, calls)
+    if not calls.woken:
+        run, calls = _close_turn(run, d, calls)
     if calls.asks:
         return wait_in(run, d, Asking(calls=calls))
     if calls.open:
@@ -98,7 +144,12 @@ def wait_in(run: Run, d: Desk, state: Working | Waiting | Asking) -> Run:
     """Every wait has a deadline. Only a run at work holds slots."""
     if not isinstance(state, Working):
         free_slots(run, d)
-    return replace(run, state=state, wake_at=sooner(run.deadline, d.now + d.rules.wait_ms))
+    wake_at = sooner(run.deadline, d.now + d.rules.wait_ms)
+    calls = state.calls
+    for watch in calls.waits if calls is not None else ():
+        if calls is not None and not calls.woken >> watch.index & 1:
+            wake_at = sooner(wake_at, watch.until)
+    return replace(run, state=state, wake_at=wake_at)
 
 
 def resume(run: Run, d: Desk) -> Run:
@@ -125,7 +176,7 @@ def child_joined(run: Run, d: Desk, calls: Calls, index: int, outcome: ChildOutc
     fan.ended.append(outcome)
     if fan.join == "turn":
         fan_in.out -= 1
-        return run if fan_in.out or calls.tools else settle(run, d, calls)
+        return run if fan_in.out or calls.tools or calls.woken else settle(run, d, calls)
     if fan.pending:
         return run
     run, calls = _close_fans(run, d, calls, [index])
@@ -222,10 +273,12 @@ def plain_result(outcomes: tuple[ChildOutcome, ...]) -> tuple[str, bool]:
     return "\n\n".join(parts), False
 
 
-def detach(run: Run, d: Desk) -> Run:
+def detach(run: Run, d: Desk, calls: Calls) -> Run:
     """A steering message cuts the turn short: tools are stopped, joined children go on and report as news."""
     fan_in = d.roster.fans.pop(run.id, None)
     d.perform(Abort(run=run.id))
+    for watch in calls.waits:
+        run = d.append(run, Result(call_id=watch.call.id, name=watch.call.name, text=BROKEN_OFF))
     for fan in fan_in.fans.values() if fan_in else ():
         _discard(d, fan)
         text = plain_result(in_order(fan))[0] if fan.ended else ""

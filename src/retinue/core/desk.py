@@ -6,12 +6,15 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from retinue.core.effects import Effect
+from retinue.core.effects import Deliver, Effect
 from retinue.core.events import RunEvent
+from retinue.core.orders import Order, Spec
 from retinue.core.roster import Roster
 from retinue.core.state import NOTHING, Run, Thinking
-from retinue.core.values import Assistant, Capabilities, Definition, Message, ModelInfo, Order, Result, Rules, Spec
+from retinue.core.values import Assistant, Capabilities, Definition, Delivery, Message, ModelInfo, Rules, Words
+from retinue.core.words import of_parent
 
+NO_WORDS = Words()
 OVERHEAD = 24
 """Bytes that a provider may add around one message: counted as tokens, so that a bound stays a bound."""
 IMAGE = 8_192
@@ -37,6 +40,12 @@ class Desk:
         return self.roster.definitions[self.spec.order.agent]
 
     @property
+    def words(self) -> Words:
+        """How the tool that started this run speaks of it."""
+        parent = self.roster.specs.get(self.spec.parent)
+        return of_parent(self.roster.definitions.get(parent.order.agent), self.spec) if parent else NO_WORDS
+
+    @property
     def model(self) -> ModelInfo:
         return self.roster.models[self.spec.model]
 
@@ -52,6 +61,13 @@ class Desk:
     def perform(self, effect: Effect) -> None:
         self.roster.changes.effects.append(effect)
 
+    def dispatch(self, delivery: Delivery) -> None:
+        """Put an announcement into the outbox, in this transaction."""
+        self.roster.changes.deliveries[delivery.key] = delivery
+        if delivery.state == "pending":
+            self.roster.deliveries[delivery.key] = delivery
+            self.perform(Deliver(key=delivery.key, at=delivery.next_at))
+
     def tell(self, id: str, event: RunEvent) -> None:
         self.roster.tell(id, event)
 
@@ -62,6 +78,21 @@ class Desk:
         """Live children, oldest first. (An ended child that still has children of its own is not live.)"""
         runs = self.roster.runs
         return [c for c in self.roster.children.get(run.id, ()) if c in runs]
+
+    def bound(self, run: Run) -> list[str]:
+        """Live children that may not outlive the run."""
+        if not self.holds_back(run, all=False):
+            return []
+        specs = self.roster.specs
+        return [c for c in self.children(run) if specs[c].order.bond != "keep"]
+
+    def holds_back(self, run: Run, *, all: bool) -> bool:
+        """Whether a child is live that must end before the run may; with `all`, any child must."""
+        return self.roster.n_live(run.id) > (0 if all else self.roster.bonds("keep", run.id))
+
+    def stays(self, run: Run) -> bool:
+        """Whether a child is live that the run waits for before it is done."""
+        return self.roster.bonds("wait", run.id) > 0
 
 
 def seated(run: Run, now: int) -> Run:

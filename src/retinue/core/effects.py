@@ -23,7 +23,8 @@ class CallModel(Value):
 
 
 class CallTool(Value):
-    """Run one tool call. `again`: an earlier process may have started it (its class allows to look or repeat)."""
+    """Run one tool call. `again`: an earlier process may have started it (its class allows to look or repeat). `woken`:
+    it has asked to wait, and the wait is over."""
 
     run: str
     turn: int
@@ -32,6 +33,7 @@ class CallTool(Value):
     key: str
     at: int
     again: bool = False
+    woken: bool = False
 
 
 class ChildOutcome(Value):

@@ -7,11 +7,12 @@ from typing import Any
 from msgspec.structs import replace
 
 from retinue.core.desk import Desk
-from retinue.core.effects import Abort, Deliver
+from retinue.core.effects import Abort
 from retinue.core.events import Admitted, CancelAsked, ChildEnded
 from retinue.core.state import Asking, Ended, Queued, Run, Stopping, Thinking, Waiting, Working
 from retinue.core.text import clip, digest
 from retinue.core.values import Delivery, End, Ending, Usage
+from retinue.core.words import tell
 
 
 def finish(
@@ -41,11 +42,11 @@ def finish(
     run = let_go(run, d)
     # A cancel reaches also those whom an ended child has left behind; an ordinary end leaves them alone.
     cancelled = state in ("cancelled", "timed_out")
-    live = list(d.roster.below(run.id)) if cancelled else d.children(run) if d.order.orphans != "keep" else []
+    live = list(d.roster.below(run.id)) if cancelled else d.bound(run)
     for child in live:
         d.tell(child, CancelAsked(by=run.id, reason=f"the parent ended: {stop}"))
-    if live and d.has_children(run):
-        return replace(run, state=Stopping(ending=ending), wake_at=None)
+    if d.holds_back(run, all=cancelled):
+        return replace(run, state=Stopping(ending=ending, all=cancelled), wake_at=None)
     return conclude(run, d, ending)
 
 
@@ -98,6 +99,7 @@ def conclude(run: Run, d: Desk, ending: Ending) -> Run:
     """Terminal. The parent's news is part of this transaction."""
     spec, roster = d.spec, d.roster
     roster.ledger.close(run.id)
+    roster.leave_group(spec)
     run = replace(run, state=Ended(ending=ending), wake_at=None, deadline=None, said="", gathered="", spilled=())
     if roster.is_live(spec.parent):
         d.tell(spec.parent, ChildEnded(child=run.id))
@@ -106,9 +108,12 @@ def conclude(run: Run, d: Desk, ending: Ending) -> Run:
 
 
 def _announce(run: Run, d: Desk, ending: Ending) -> None:
-    spec, order = d.spec, d.order
+    """Tell the channel that asked, also that the run's group is complete."""
+    spec, order, roster = d.spec, d.order, d.roster
     if not order.announce or not spec.origin.channel:
         return
+    parent = roster.specs.get(spec.parent)
+    done = order.group_size - roster.n_members(spec)
     skipped = order.report == "announce" and bool(order.skip_token) and ending.text.strip() == order.skip_token
     delivery = Delivery(
         key=digest(run.id, "completion"),
@@ -117,21 +122,23 @@ def _announce(run: Run, d: Desk, ending: Ending) -> None:
         path=spec.path,
         discard=spec.parent if order.retention == "delete" else "",
         origin=spec.origin,
-        text=describe(spec.order.label or spec.order.agent, ending, d.rules.mail_cap),
+        text=tell(d.words.announcement, spec, run, ending, d.rules.mail_cap, done),
         state="suppressed" if skipped else "pending",
         next_at=d.now,
     )
-    d.roster.changes.deliveries[delivery.key] = delivery
-    if not skipped:
-        d.roster.deliveries[delivery.key] = delivery
-        d.perform(Deliver(key=delivery.key, at=d.now))
-
-
-def describe(name: str, ending: Ending, cap: int) -> str:
-    """A child's end in words, for mail and for announcements. The state is the runtime's, never the model's."""
-    if ending.state == "completed":
-        return clip(ending.text, cap)
-    head = f"{name} {ending.state.replace('_', ' ')} ({ending.stop})"
-    if ending.error:
-        head += f": {ending.error}"
-    return clip(f"{head}\nText so far: {ending.text}" if ending.text else head, cap)
+    d.dispatch(delivery)
+    if order.group_size and done == order.group_size:
+        assert parent is not None and spec.slot is not None
+        d.dispatch(
+            Delivery(
+                key=digest(parent.id, order.group_kind, order.group, "summary"),
+                run=parent.id,
+                root=spec.root,
+                path=parent.path,
+                origin=spec.origin,
+                text="",
+                group=order.group,
+                tool=spec.slot.tool,
+                next_at=d.now,
+            )
+        )

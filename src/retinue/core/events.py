@@ -8,20 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from retinue.core.values import (
-    Base,
-    Call,
-    Capabilities,
-    Definition,
-    Mail,
-    ModelInfo,
-    Order,
-    Orders,
-    Reply,
-    Restart,
-    Rules,
-    Value,
-)
+from retinue.core.orders import Base, Order, Orders
+from retinue.core.values import Call, Capabilities, Definition, Mail, ModelInfo, Reply, Restart, Rules, Value
 
 
 class Event(Value, tag=True, tag_field="event"):
@@ -71,9 +59,10 @@ class Forgotten(Event):
 
 
 class Sent(Event):
-    """A delivery was handed to its channel."""
+    """A delivery was handed to its channel, in these words if it had none before."""
 
     key: str
+    text: str = ""
 
 
 class Acked(Event):

@@ -7,11 +7,12 @@ from msgspec.structs import replace
 from retinue.core.calls import child_joined
 from retinue.core.desk import Desk
 from retinue.core.effects import ChildOutcome
-from retinue.core.ending import describe
 from retinue.core.events import ChildEnded, RunEvent
+from retinue.core.orders import Spec
 from retinue.core.state import Breaker, Calls, Ended, Run
 from retinue.core.text import clip
-from retinue.core.values import Ending, Mail, Spec
+from retinue.core.values import Ending, Mail
+from retinue.core.words import of_parent, tell
 from retinue.errors import InvalidTransition
 
 
@@ -52,14 +53,17 @@ def child_outcome(spec: Spec, run: Run, ending: Ending) -> ChildOutcome:
 
 
 def news(run: Run, event: ChildEnded, d: Desk) -> Run:
-    """A child that nobody joined has ended: its parent hears of it by mail."""
+    """A child that nobody joined has ended: its parent hears of it by mail, unless it asked not to."""
     outcome = _outcome(run, event, d)
     run = _count_failure(run, outcome, d)
-    child = d.roster.specs[event.child]
+    child, row = d.roster.specs[event.child], d.roster.runs[event.child]
     d.roster.dismiss(event.child)
     if child.order.retention == "delete":
         d.roster.discard(child.id, child.root, child.path)
-    text = describe(outcome.label, outcome.ending, d.rules.mail_cap)
+    if not child.order.news:
+        return run
+    words = of_parent(d.definition, child)
+    text = tell(words.notice, child, row, outcome.ending, d.rules.mail_cap)
     return post(run, Mail(seq=0, text=text, sender=event.child, kind="news"), d)
 
 

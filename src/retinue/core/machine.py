@@ -31,10 +31,11 @@ from retinue.core.events import (
     RunEvent,
     Sent,
 )
+from retinue.core.orders import Spec
 from retinue.core.roster import Roster
 from retinue.core.run import step
 from retinue.core.state import Ended
-from retinue.core.values import Capabilities, Delivery, Origin, Spec
+from retinue.core.values import Capabilities, Delivery, Origin
 from retinue.errors import InvalidTransition, Refused
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from retinue.core.calls import close_recovered, settle, start_tool
+from retinue.core.calls import close_recovered, settle, start_tool, wake
 from retinue.core.desk import Desk
 from retinue.core.ending import finish
 from retinue.core.events import Recovered
@@ -52,8 +52,11 @@ def recover_calls(run: Run, calls: Calls, event: Recovered, d: Desk) -> Run:
             calls = replace(calls, open=calls.open & ~bit, tools=calls.tools & ~bit)
         else:
             start_tool(run, d, found.index, found.call, again=True)
+    for watch in calls.waits:
+        if calls.woken >> watch.index & 1:
+            start_tool(run, d, watch.index, watch.call, again=True, woken=True)
     run, calls = close_recovered(run, d, calls)
-    return settle(run, d, calls)
+    return settle(run, d, wake(run, d, calls))
 
 
 def out_of_time(run: Run, d: Desk) -> Run | None:

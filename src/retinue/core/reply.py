@@ -129,7 +129,7 @@ def _take_text(run: Run, state: Thinking, event: Replied, d: Desk) -> Run:
         return next_turn(run, d)
     if order.must_submit:
         return _remind(run, d)
-    if order.orphans == "wait" and d.has_children(run):
+    if d.stays(run):
         return _rest(run, d, all=True)
     if order.report in ("summary", "announce"):
         prompt = order.report_prompt or (SUMMARY if order.report == "summary" else ANNOUNCE)

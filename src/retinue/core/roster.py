@@ -15,9 +15,10 @@ from msgspec.structs import replace
 from retinue.core.effects import Abort, ChildOutcome, Deliver, Effect, Transmit
 from retinue.core.events import Entry, RunEvent
 from retinue.core.ledger import Account, Ledger
+from retinue.core.orders import Lane, Spec
 from retinue.core.policy import narrow
 from retinue.core.state import Ended, Queued, Run, Thinking, Working
-from retinue.core.values import Capabilities, Definition, Delivery, Lane, Mail, Message, ModelInfo, Rules, Spec
+from retinue.core.values import Capabilities, Definition, Delivery, Mail, Message, ModelInfo, Rules
 
 
 @dataclass(slots=True)
@@ -119,6 +120,7 @@ class Roster:
         self.mail: dict[str, deque[Mail]] = {}
         self.deliveries: dict[str, Delivery] = {}
         self.groups: dict[tuple[str, str], dict[str, int]] = {}
+        self._bonds: dict[tuple[str, str], int] = {}
         self.tells: deque[tuple[str, RunEvent]] = deque()
         self.changes = Changes()
 
@@ -138,7 +140,8 @@ class Roster:
         self.runs[spec.id] = run
         if spec.parent:
             self.children.setdefault(spec.parent, {})[spec.id] = None
-            if spec.order.group:
+            self._bind(spec, 1)
+            if spec.order.group and not isinstance(run.state, Ended):
                 members = self.groups.setdefault((spec.parent, spec.order.group_kind), {})
                 members[spec.order.group] = members.get(spec.order.group, 0) + 1
 
@@ -148,7 +151,7 @@ class Roster:
         self.mail.pop(id, None)
         self.fans.pop(id, None)
         if run is not None:
-            self._leave_group(self.specs[id])
+            self._bind(self.specs[id], -1)
             if id in self.children:
                 self.linger(self.specs[id], run)
         while id and id not in self.children and id not in self.runs:
@@ -199,7 +202,25 @@ class Roster:
             else:
                 yield from self.below(child)
 
-    def _leave_group(self, spec: Spec) -> None:
+    def _bind(self, spec: Spec, n: int) -> None:
+        """Count live children by what becomes of them when their parent ends."""
+        bond = spec.order.bond
+        if bond in ("keep", "wait"):
+            key = (bond, spec.parent)
+            self._bonds[key] = self._bonds.get(key, 0) + n
+            if not self._bonds[key]:
+                del self._bonds[key]
+
+    def bonds(self, bond: str, id: str) -> int:
+        """How many live children of a run have this bond to it."""
+        return self._bonds.get((bond, id), 0)
+
+    def n_members(self, spec: Spec) -> int:
+        """How many of a run's group are still at work."""
+        return self.groups.get((spec.parent, spec.order.group_kind), {}).get(spec.order.group, 0)
+
+    def leave_group(self, spec: Spec) -> None:
+        """The run has ended: it does not count for its group any more."""
         key = (spec.parent, spec.order.group_kind)
         members = self.groups.get(key)
         if members is None or spec.order.group not in members:

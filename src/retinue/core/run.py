@@ -12,7 +12,17 @@ from typing import assert_never
 from msgspec.structs import replace
 
 from retinue.core import policy, spawn
-from retinue.core.calls import close_call, close_composed, detach, queue, resume, settle
+from retinue.core.calls import (
+    close_call,
+    close_composed,
+    detach,
+    keep_waiting,
+    let_rest,
+    queue,
+    resume,
+    settle,
+    stir,
+)
 from retinue.core.desk import Desk, seated
 from retinue.core.ending import book_estimate, conclude, finish
 from retinue.core.events import (
@@ -164,24 +174,25 @@ def _thinking(run: Run, state: Thinking, event: RunEvent, d: Desk) -> Run:
 
 
 def _at_calls(run: Run, calls: Calls, event: RunEvent, d: Desk) -> Run:
-    """Working, Waiting for joined children, or Asking."""
+    """Working, Waiting for children, or Asking."""
+    busy = calls.tools | calls.woken
     match event:
         case ToolReturned():
-            _must_be(run, event, calls.tools, event.turn, event.index)
+            _must_be(run, event, busy, event.turn, event.index)
             if event.spilled is not None:
                 run = replace(run, last_tool=event.name)
             result = Result(call_id=event.call_id, name=event.name, text=event.text, error=event.error)
             return close_call(run, d, calls, event.index, result)
         case Ordered():
-            _must_be(run, event, calls.tools, event.turn, event.index)
+            _must_be(run, event, busy, event.turn, event.index)
             return _take_orders(run, calls, event, d)
         case Submitted():
-            _must_be(run, event, calls.tools, event.turn, event.index)
+            _must_be(run, event, busy, event.turn, event.index)
             return _take_submission(run, event, d)
         case Asked():
-            _must_be(run, event, calls.tools, event.turn, event.index)
-            bit = 1 << event.index
-            return settle(run, d, replace(calls, tools=calls.tools & ~bit, asks=calls.asks | bit))
+            _must_be(run, event, busy, event.turn, event.index)
+            calls = let_rest(calls, event.index)
+            return settle(run, d, replace(calls, asks=calls.asks | 1 << event.index))
         case Answered():
             _must_be(run, event, calls.asks, event.turn, event.index)
             return close_call(run, d, calls, event.index, Result(call_id=event.call_id, text=event.text))
@@ -193,16 +204,18 @@ def _at_calls(run: Run, calls: Calls, event: RunEvent, d: Desk) -> Run:
                 _must_be(run, event, calls.open if composing else 0, event.turn, index)
             return close_composed(run, d, calls, event)
         case ChildEnded():
-            return child_at_calls(run, calls, event, d)
+            return stir(child_at_calls(run, calls, event, d), d)
         case Posted():
             run = post(run, event.mail, d)
-            return detach(run, d) if event.mail.steer else run
+            return detach(run, d, calls) if event.mail.steer else run
         case CancelAsked():
             return _cancel(run, event, d)
         case Narrowed():
             return _narrow(run, event, d)
         case Woke():
-            return out_of_time(run, d) or waited_too_long(run, d)
+            ended = out_of_time(run, d)
+            stirred = run if ended is not None else stir(run, d)
+            return ended or (waited_too_long(run, d) if stirred is run else stirred)
         case Recovered():
             return recover_calls(run, calls, event, d)
         case Enlisted() | Admitted() | Replied() | ModelFailed():
@@ -226,13 +239,14 @@ def _take_orders(run: Run, calls: Calls, event: Ordered, d: Desk) -> Run:
         return close_call(
             run, d, calls, event.index, Result(call_id=event.call_id, name=event.name, text=text, error=True)
         )
-    spawn.speak(run, d, orders.sends, orders.cancels)
+    spawn.speak(run, d, event)
     calls = replace(calls, pause=calls.pause or orders.pause)
     if planned:
         run = spawn.hire(run, d, event, planned)
         if planned[0][0].order.join != "none":
-            run = replace(run, deaths=0)
-            return settle(run, d, replace(calls, tools=calls.tools & ~(1 << event.index)))
+            return settle(replace(run, deaths=0), d, let_rest(calls, event.index))
+    if orders.wait is not None:
+        return keep_waiting(run, d, calls, event, orders.wait)
     ids = ", ".join(spec.id for spec, _ in planned)
     text = orders.answer if orders.answer is not None else f"Started: {ids}" if ids else "Done."
     return close_call(run, d, calls, event.index, Result(call_id=event.call_id, name=event.name, text=text))
@@ -258,8 +272,8 @@ def _idle(run: Run, state: Waiting, event: RunEvent, d: Desk) -> Run:
             return resume(post(run, event.mail, d), d)
         case ChildEnded():
             run = news(run, event, d)
-            hold_on = state.all and d.has_children(run)
-            return run if hold_on else resume(run, d)
+            silent = not d.roster.has_mail(run.id) and (d.order.host or d.has_children(run))
+            return run if silent or (state.all and d.stays(run)) else resume(run, d)
         case CancelAsked():
             return _cancel(run, event, d)
         case Narrowed():
@@ -271,9 +285,7 @@ def _idle(run: Run, state: Waiting, event: RunEvent, d: Desk) -> Run:
             if stopped is not None:
                 return stopped
             return (
-                again(run)
-                if not d.roster.has_mail(run.id) or (state.all and d.has_children(run))
-                else resume(again(run), d)
+                again(run) if not d.roster.has_mail(run.id) or (state.all and d.stays(run)) else resume(again(run), d)
             )
         case (
             Enlisted()
@@ -296,15 +308,15 @@ def _stopping(run: Run, state: Stopping, event: RunEvent, d: Desk) -> Run:
     match event:
         case ChildEnded():
             run = news(run, event, d)
-            return run if d.has_children(run) else conclude(run, d, state.ending)
+            return run if d.holds_back(run, all=state.all) else conclude(run, d, state.ending)
         case Posted():
             return post(run, event.mail, d)
         case CancelAsked() | Narrowed() | Woke():
             return run
         case Recovered():
-            if not d.has_children(run):
+            if not d.holds_back(run, all=state.all):
                 return conclude(run, d, state.ending)
-            for child in d.children(run):
+            for child in d.children(run) if state.all else d.bound(run):
                 d.tell(child, CancelAsked(by=run.id, reason="the parent ended"))
             return run
         case (

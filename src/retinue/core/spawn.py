@@ -10,11 +10,12 @@ from msgspec.structs import replace
 from retinue.core import ledger, policy
 from retinue.core.desk import Desk, weight
 from retinue.core.events import CancelAsked, Enlisted, Ordered, Posted
+from retinue.core.orders import Base, Order, Send, Slot, Spec
 from retinue.core.roster import Fan, FanIn, Roster
 from retinue.core.state import NOTHING, Asking, Calls, Queued, Run, Waiting, Working
-from retinue.core.text import run_id
+from retinue.core.text import clip, digest, run_id
 from retinue.core.turn import sooner
-from retinue.core.values import Base, Capabilities, Definition, Limits, Mail, Order, Send, Slot, Spec, User
+from retinue.core.values import Capabilities, Definition, Delivery, Limits, Mail, User
 from retinue.errors import Refused
 
 Limit = ledger.Limit
@@ -25,7 +26,7 @@ def plan(run: Run, d: Desk, event: Ordered) -> list[tuple[Spec, Limit]]:
     orders = event.orders.spawns
     if not orders:
         return []
-    _check_limits(run, d, orders)
+    _check_limits(run, d, orders, waits=event.orders.wait is not None)
     grants = _grants(run, d, orders)
     out = []
     for item, (order, grant) in enumerate(zip(orders, grants, strict=True)):
@@ -37,12 +38,14 @@ def plan(run: Run, d: Desk, event: Ordered) -> list[tuple[Spec, Limit]]:
     return out
 
 
-def _check_limits(run: Run, d: Desk, orders: tuple[Order, ...]) -> None:
+def _check_limits(run: Run, d: Desk, orders: tuple[Order, ...], *, waits: bool) -> None:
     held, first = d.roster.held(run.id), orders[0]
     if not held.spawn or (held.depth is not None and held.depth <= 0):
         raise Refused("depth", f"runs at depth {d.spec.depth} may not spawn")
     if any((o.join, o.compose, o.results) != (first.join, first.compose, first.results) for o in orders):
         raise Refused("mixed", "the children of one call must be joined and reported in one way")
+    if waits and first.join != "none":
+        raise Refused("mixed", "a call waits for children in one way: either it joins them, or it has a wait")
     if run.breaker is not None and run.breaker.until > d.now:
         b = run.breaker
         wait = (b.until - d.now + 999) // 1000
@@ -139,7 +142,7 @@ def _child_spec(run: Run, d: Desk, order: Order, slot: Slot, at: int) -> Spec:
         raise Refused("model", f"model {model!r} is not allowed; allowed: {known}")
     return Spec(
         id=id,
-        order=in_lane_order(order),
+        order=_settled(order, parent.order),
         root=parent.root,
         parent=parent.id,
         depth=parent.depth + 1,
@@ -148,10 +151,20 @@ def _child_spec(run: Run, d: Desk, order: Order, slot: Slot, at: int) -> Spec:
         slot=slot,
         conversation=id,
         base=_base(run, d, order),
+        resumes=order.context.run,
         capabilities=capabilities,
         model=model,
         origin=parent.origin if order.origin is None else order.origin,
     )
+
+
+def _settled(order: Order, parent: Order) -> Order:
+    """The order as it is kept: what it left to its parent is decided. Who is waited for is also heard."""
+    bond = order.bond or parent.orphans
+    news = order.news or bond == "wait"
+    if bond != order.bond or news != order.news:
+        order = replace(order, bond=bond, news=news)
+    return in_lane_order(order)
 
 
 def in_lane_order(order: Order) -> Order:
@@ -174,8 +187,8 @@ def grant_tools(order: Order, definition: Definition, held: Capabilities) -> Cap
             raise Refused("tools", f"the parent may not lend {', '.join(map(repr, beyond))}")
     given = policy.derive(policy.narrow(held, Capabilities(tools=reach, agents=definition.crew)), asked)
     wanted = set(definition.tools) if asked.tools is None else set(definition.tools) & set(asked.tools)
-    if wanted and not any(policy.allows(given, t) for t in wanted):
-        names = ", ".join(sorted(wanted))
+    if (wanted or asked.tools) and not any(policy.allows(given, t) for t in wanted):
+        names = ", ".join(sorted(wanted or asked.tools or ()))
         raise Refused("tools", f"agent {order.agent!r} would have none of its tools ({names}); put it on the staff")
     return given
 
@@ -183,7 +196,7 @@ def grant_tools(order: Order, definition: Definition, held: Capabilities) -> Cap
 def _base(run: Run, d: Desk, order: Order) -> Base | None:
     """The parent's messages up to its last complete turn: a prefix that every provider takes."""
     if order.context.kind not in ("fork", "last"):
-        return None
+        return order.context.base
     length = fork_point(run)
     start = run.start if order.context.kind == "fork" else max(run.start, length - 2 * order.context.n)
     return Base(conversation=d.spec.conversation, length=length, start=start)
@@ -243,7 +256,8 @@ def hire(run: Run, d: Desk, event: Ordered, planned: list[tuple[Spec, Limit]]) -
     for spec, grant in planned:
         hold = tuple(g or 0 for g in grant)
         roster.ledger.hold(run.id, (hold[0], hold[1], hold[2], hold[3]) if any(hold) else NOTHING)
-        context = run.context + run.fresh if spec.base is not None else 0
+        known = spec.order.context.tokens if spec.order.context.kind == "run" else run.context + run.fresh
+        context = known if spec.base is not None else 0
         enlist(roster, spec, grant, d.now, context, run.deadline)
         fan.pending[spec.id] = None
     if first.join != "none":
@@ -282,7 +296,16 @@ def cannot_write(roster: Roster, sender: str, to: str, more: int = 0) -> str | N
     return None
 
 
-def speak(run: Run, d: Desk, sends: tuple[Send, ...], cancels: tuple[str, ...]) -> None:
+def speak(run: Run, d: Desk, event: Ordered) -> None:
+    """Messages and cancels go out, and what the channel is to be told."""
+    sends, cancels = event.orders.sends, event.orders.cancels
+    for n, text in enumerate(event.orders.posts if d.spec.origin.channel else ()):
+        key = digest(run.id, run.turn, event.index, "post", n)
+        text = clip(text, d.rules.mail_cap)
+        spec = d.spec
+        d.dispatch(
+            Delivery(key=key, run=run.id, root=spec.root, path=spec.path, origin=spec.origin, text=text, next_at=d.now)
+        )
     for send in sends:
         d.tell(send.to, Posted(mail=Mail(seq=0, text=send.text, sender=run.id, steer=send.steer)))
     for id in cancels:

@@ -7,7 +7,7 @@ messages.
 from __future__ import annotations
 
 from retinue.core.effects import Purpose
-from retinue.core.values import Artifact, Capabilities, Ending, Usage, Value
+from retinue.core.values import Artifact, Call, Capabilities, Ending, Usage, Value
 
 Amounts = tuple[int, int, int, int]
 NOTHING: Amounts = (0, 0, 0, 0)
@@ -36,15 +36,28 @@ class Thinking(State):
     retry_at: int | None = None
 
 
+class Watch(Value):
+    """A call that waits for children which it has not joined: when that is over, its tool is run again with `call`."""
+
+    index: int
+    call: Call
+    runs: tuple[str, ...]
+    first: bool
+    until: int
+
+
 class Calls(Value):
     """The calls of the current turn as bits by index: `open` have no result yet, `tools` are being run, `asks` wait for
-    an answer from outside. What is open and neither waits for children."""
+    an answer from outside. What is open and neither waits for children: joined ones, or those that `waits` names.
+    `woken` are run again after such a wait; that takes no slot, for they only look."""
 
     message: int
     count: int
     open: int
     tools: int = 0
     asks: int = 0
+    woken: int = 0
+    waits: tuple[Watch, ...] = ()
     pause: bool = False
 
 
@@ -56,7 +69,7 @@ class Working(State):
 
 class Waiting(State):
     """Nothing of its own is under way and it holds no slot: joined children (`calls`), or mail, must come first; with
-    `all`, the news of the last child."""
+    `all`, the news of the last child that it stays for."""
 
     calls: Calls | None = None
     all: bool = False
@@ -69,9 +82,10 @@ class Asking(State):
 
 
 class Stopping(State):
-    """It has its ending and waits for the last child to end."""
+    """It has its ending and waits for the last child to end; with `all`, also for those that may outlive it."""
 
     ending: Ending
+    all: bool = False
 
 
 class Ended(State):

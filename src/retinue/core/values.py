@@ -160,11 +160,24 @@ class ToolSchema(Value):
     parameters: dict[str, Any]
 
 
+class Words(Value):
+    """How a tool speaks of the children that it has started: templates by how they ended, "" for any other end.
+
+    `notice` is for the parent's mailbox, `announcement` for the channel, `denied` for a child that calls a tool which
+    it does not hold. The names that may stand in braces are the fields of `core.words.facts`.
+    """
+
+    notice: dict[str, str] = {}
+    announcement: dict[str, str] = {}
+    denied: str = ""
+
+
 class Definition(Value):
     """The stored face of an agent: what a run needs to go on when the program that defined it is gone.
 
     `crew` is the agent and everybody on its staff and on theirs; `reach` is every tool that any of them has: the most
     that its runs can ever hold. `size` is the number of bytes that its instructions and tool schemas add to a prompt.
+    `words` are those of its tools that have their own.
     """
 
     name: str
@@ -175,6 +188,7 @@ class Definition(Value):
     reach: tuple[str, ...] = ()
     crew: tuple[str, ...] = ()
     size: int = 0
+    words: dict[str, Words] = {}
 
 
 class Capabilities(Value):
@@ -209,128 +223,6 @@ class Origin(Value):
     thread: str = ""
 
 
-class Context(Value):
-    """What a child knows of its parent: nothing, a summary, the last n turns, or all of it."""
-
-    kind: Literal["none", "summary", "last", "fork"] = "none"
-    text: str = ""
-    n: int = 0
-
-
-class Lane(Value):
-    """A named queue with a size. `on_full` decides whether a spawn waits in it or is refused."""
-
-    name: str
-    size: int
-    on_full: Literal["queue", "refuse"] = "queue"
-
-    def __post_init__(self) -> None:
-        if self.size < 1:
-            raise ValueError(f"lane {self.name!r} must have room for at least one run, not {self.size}")
-
-
-class Limits(Value):
-    """Numbers that can refuse a spawn; None does not."""
-
-    depth: int | None = None
-    children: int | None = None
-    total: int | None = None
-    per_call: int | None = None
-    groups: int | None = None
-
-
-class Retry(Value):
-    """How often a model call is tried, and how long between tries (full jitter below base * 2^n)."""
-
-    attempts: int = 6
-    base_ms: int = 500
-    cap_ms: int = 60_000
-
-    def __post_init__(self) -> None:
-        if self.attempts < 1 or self.base_ms < 0 or self.cap_ms < 0:
-            raise ValueError("a retry policy has at least one attempt and no negative times")
-
-
-class Order(Value):
-    """What a caller asks for when it wants a run. Every field has the default of a plain child."""
-
-    agent: str
-    task: str
-    label: str = ""
-    join: Join = "call"
-    report: Report = "text"
-    report_prompt: str = ""
-    must_submit: bool = False
-    skip_token: str = ""
-    context: Context = Context()
-    access: Capabilities = Capabilities()
-    instructions: str | None = None
-    unknown_tool: Literal["error", "ignore"] = "error"
-    budget: Budget = Budget()
-    share: str = ""
-    weight: int = 0
-    timeout_ms: int | None = None
-    clock: Literal["start", "created"] = "start"
-    lanes: tuple[Lane, ...] = ()
-    limits: Limits = Limits()
-    group: str = ""
-    group_kind: str = ""
-    model: str = ""
-    cwd: str = ""
-    retention: Literal["keep", "delete"] = "keep"
-    orphans: Literal["cancel", "keep", "wait"] = "cancel"
-    host: bool = False
-    max_turns: int | None = None
-    grace_turns: int = 0
-    results: Literal["input", "completion"] = "input"
-    compose: bool = False
-    origin: Origin | None = None
-    on_restart: Literal["resume", "fail"] = "resume"
-    announce: bool = False
-    retry: Retry = Retry()
-
-    def __post_init__(self) -> None:
-        if self.weight < 0:
-            raise ValueError(f"Order.weight must be 0 or more, not {self.weight}")
-
-
-class Slot(Value):
-    """Where in its parent a child hangs: the turn, the call in that turn, the item in that call."""
-
-    turn: int
-    index: int
-    item: int
-    call_id: str
-    tool: str = ""
-
-
-class Base(Value):
-    """A fork's prefix: the first `length` messages of another conversation, visible from `start`."""
-
-    conversation: str
-    length: int
-    start: int = 0
-
-
-class Spec(Value):
-    """The immutable order for one run, with everything that was decided when it was taken on."""
-
-    id: str
-    order: Order
-    root: str
-    parent: str = ""
-    depth: int = 0
-    path: str = "0"
-    created_at: int = 0
-    slot: Slot | None = None
-    conversation: str = ""
-    base: Base | None = None
-    resumes: str = ""
-    capabilities: Capabilities = Capabilities()
-    model: str = ""
-    origin: Origin = Origin()
-
-
 class Ending(Value):
     """How a run ended, as the runtime saw it; never parsed from what a model wrote.
 
@@ -357,27 +249,14 @@ class Reply(Value):
     model: str = ""
 
 
-class Send(Value):
-    """A message that a run wants to send to another."""
+class Limits(Value):
+    """Numbers that can refuse a spawn; None does not."""
 
-    to: str
-    text: str
-    steer: bool = False
-
-
-class Orders(Value):
-    """What a tool wants the machine to do, all of it or nothing.
-
-    `answer` is the call's result, unless children are joined: then the call stays open until they have ended.
-    `refusals` maps a limit's name to the words that the family uses for it. `pause` ends the turn and waits for news.
-    """
-
-    spawns: tuple[Order, ...] = ()
-    sends: tuple[Send, ...] = ()
-    cancels: tuple[str, ...] = ()
-    answer: str | None = None
-    pause: bool = False
-    refusals: dict[str, str] = {}
+    depth: int | None = None
+    children: int | None = None
+    total: int | None = None
+    per_call: int | None = None
+    groups: int | None = None
 
 
 class Rules(Value):
@@ -418,7 +297,8 @@ class Mail(Value):
 
 class Delivery(Value):
     """An announcement on its way out. One key for one logical completion, whatever is tried. `discard` names the parent
-    of a run that is to be deleted afterwards."""
+    of a run that is to be deleted afterwards. With a `group` it is the summary of that group of the run's children, put
+    into words when it is sent by the `tool` that started them."""
 
     key: str
     run: str
@@ -427,6 +307,8 @@ class Delivery(Value):
     root: str = ""
     path: str = ""
     discard: str = ""
+    group: str = ""
+    tool: str = ""
     state: Literal["pending", "sent", "acked", "suppressed", "dead"] = "pending"
     attempts: int = 0
     bounces: int = 0

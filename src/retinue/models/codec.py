@@ -19,8 +19,8 @@ Effort = Literal["", "minimal", "low", "medium", "high"]
 
 
 class Options(Value):
-    """What may be asked of a model beside the conversation. `extra` goes into the body as it is; `cache` asks for prompt
-    caching where a dialect must be asked; `cache_key` groups requests that share a prefix."""
+    """What may be asked of a model beside the conversation. `extra` goes into the body as it is; `cache` asks for
+    prompt caching where a dialect must be asked; `cache_key` groups requests that share a prefix."""
 
     stream: bool = True
     temperature: float | None = None
@@ -29,7 +29,7 @@ class Options(Value):
     output_schema: dict[str, Any] | None = None
     cache: bool = True
     cache_key: str = ""
-    extra: dict[str, Any] = {}
+    extra: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
 class Decoder(Protocol):
@@ -103,8 +103,8 @@ def keep_opaque(dialect: str, kept: str) -> str:
 
 
 def arguments(args: str) -> dict[str, Any]:
-    """A call's arguments as an object. Providers refuse a history whose arguments are none: then the raw text is kept in
-    one, where the model can see what it wrote."""
+    """A call's arguments as an object. Providers refuse a history whose arguments are none: then the raw text is kept
+    in one, where the model can see what it wrote."""
     try:
         value = msgspec.json.decode(args)
     except (msgspec.DecodeError, UnicodeError):

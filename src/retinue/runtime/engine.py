@@ -15,9 +15,10 @@ from typing import Any, TypeVar
 from retinue.channels.base import Channel
 from retinue.core import machine
 from retinue.core.events import AnyEvent, Closed, Described, Opened, Recovered, Registered, Woke
+from retinue.core.orders import Spec
 from retinue.core.roster import Changes, Roster
 from retinue.core.state import Ended, Run, Thinking, Working
-from retinue.core.values import Definition, ModelInfo, Rules, Spec
+from retinue.core.values import Definition, ModelInfo, Rules
 from retinue.errors import RetinueError, StoreError, StoreFull
 from retinue.models.base import Model
 from retinue.runtime import recover

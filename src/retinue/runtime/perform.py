@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, assert_never
 
 from msgspec.structs import replace
@@ -25,14 +26,17 @@ from retinue.core.events import (
     Submitted,
     ToolReturned,
 )
+from retinue.core.kin import child_outcome
+from retinue.core.orders import Orders, Spec
 from retinue.core.policy import allows
-from retinue.core.state import Run
+from retinue.core.state import Ended, Run
 from retinue.core.text import clean, clip
-from retinue.core.values import Call, Message, Orders, Reply, Restart, Spec, ToolSchema, checked
+from retinue.core.values import Call, Delivery, Message, Origin, Reply, Restart, ToolSchema, checked
 from retinue.errors import ModelError, ModelUnavailable, RetinueError
 from retinue.models.base import Model, Request
 from retinue.runtime.context import Conversation, view
-from retinue.tools.base import Answer, Ask, Caller, Returned, Submission
+from retinue.runtime.window import Window
+from retinue.tools.base import Answer, Ask, Caller, Returned, Submission, Tool
 
 if TYPE_CHECKING:
     from retinue.runtime.engine import Engine
@@ -53,7 +57,11 @@ class Tools(Protocol):
 
     def compose(self, agent: str, name: str, outcomes: Sequence[ChildOutcome]) -> str: ...
 
+    def summarize(self, agent: str, name: str, group: str, outcomes: Sequence[ChildOutcome]) -> str | None: ...
+
     def defaults(self, agent: str) -> dict[str, Any]: ...
+
+    def tools(self, agent: str) -> Mapping[str, Tool]: ...
 
 
 class Performer:
@@ -69,6 +77,8 @@ class Performer:
         self._resumed: dict[str, str] = {}
         self._parked: list[CallModel | CallTool | Compose] = []
         self._offered: dict[tuple[str, Any], tuple[ToolSchema, ...]] = {}
+        self._window = Window(engine, tools)
+        self._turns: dict[Origin, asyncio.Lock] = {}
 
     # conversations
 
@@ -238,8 +248,8 @@ class Performer:
             key=effect.key,
             at=effect.at,
             again=effect.again,
-            defaults=self._tools.defaults,
-            list_children=lambda: self._children(effect.run),
+            woken=effect.woken,
+            look=self._window,
         )
         try:
             returned = await self._tools.run(spec.order.agent, caller, call)
@@ -275,11 +285,6 @@ class Performer:
                 return Asked(**where, question=checked(returned).question)
             case _:
                 assert_never(returned)
-
-    async def _children(self, run: str) -> Sequence[tuple[Spec, Any]]:
-        rows = await self._engine.store.children(run)
-        live = self._engine.roster.runs
-        return [(row.spec, live.get(row.spec.id, row.run)) for row in rows]
 
     async def _compose(self, effect: Compose, spec: Spec) -> None:
         texts, failed = [], False
@@ -321,7 +326,24 @@ class Performer:
 
     async def _deliver(self, key: str, at: int) -> None:
         await asyncio.sleep(max(0, at - self._engine.clock.now()) / 1000)
-        self._engine.post("", Sent(key=key))
+        delivery = self._engine.roster.deliveries.get(key)
+        text = await self._summary(delivery) if delivery is not None and delivery.group and not delivery.text else ""
+        self._engine.post("", Sent(key=key, text=text))
+
+    async def _summary(self, delivery: Delivery) -> str:
+        """What became of a group: all of its members have ended, so it is the same whenever it is asked for."""
+        rows = [r for r in await self._engine.store.children(delivery.run) if r.spec.order.group == delivery.group]
+        ended = [(r.spec, r.run, r.run.state.ending) for r in rows if isinstance(r.run.state, Ended)]
+        outcomes = [child_outcome(spec, run, ending) for spec, run, ending in ended]
+        parent = await self._engine.store.row(delivery.run)
+        text = None
+        try:
+            if parent is not None:
+                text = self._tools.summarize(parent.spec.order.agent, delivery.tool, delivery.group, outcomes)
+        except Exception:
+            log.exception("tool %s could not put its summary into words", delivery.tool)
+        text = text or plain_result(tuple(outcomes))[0] if outcomes else f"{delivery.group}: nothing is left of it"
+        return clip(clean(text), self._engine.roster.rules.text_cap)
 
     async def _transmit(self, effect: Transmit) -> None:
         delivery = self._engine.roster.deliveries.get(effect.key)
@@ -331,12 +353,24 @@ class Performer:
         try:
             if channel is None:
                 raise RetinueError(f"no channel {delivery.origin.channel!r} in this process")
-            async with asyncio.timeout(self._engine.roster.rules.delivery_timeout_ms / 1000):
-                await channel.send(delivery)
+            async with self._in_turn(delivery.origin):
+                async with asyncio.timeout(self._engine.roster.rules.delivery_timeout_ms / 1000):
+                    await channel.send(delivery)
         except Exception as error:
             self._engine.post("", Bounced(key=effect.key, error=f"{type(error).__name__}: {error}"))
         else:
             self._engine.post("", Acked(key=effect.key))
+
+    @contextlib.asynccontextmanager
+    async def _in_turn(self, origin: Origin) -> AsyncIterator[None]:
+        """One place is told one thing at a time, in the order in which it was to be told."""
+        turns = self._turns.setdefault(origin, asyncio.Lock())
+        try:
+            async with turns:
+                yield
+        finally:
+            if not turns.locked():
+                self._turns.pop(origin, None)
 
 
 def _asked_to_stop() -> bool:

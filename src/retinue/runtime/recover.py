@@ -10,9 +10,10 @@ from collections.abc import Awaitable, Callable
 
 from retinue.core.events import OpenCall
 from retinue.core.kin import child_outcome
+from retinue.core.orders import Spec
 from retinue.core.roster import Fan, FanIn, Roster
 from retinue.core.state import Asking, Calls, Ended, Queued, Run, Waiting, Working
-from retinue.core.values import Assistant, Message, Restart, Spec
+from retinue.core.values import Assistant, Message, Restart
 from retinue.store.base import Row, Snapshot
 
 

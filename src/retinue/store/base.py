@@ -13,9 +13,10 @@ import msgspec
 
 from retinue.core.events import Entry
 from retinue.core.ledger import Account
+from retinue.core.orders import Spec
 from retinue.core.roster import Changes
 from retinue.core.state import Run
-from retinue.core.values import Artifact, Definition, Delivery, Mail, Message, ModelInfo, Spec
+from retinue.core.values import Artifact, Definition, Delivery, Mail, Message, ModelInfo
 
 
 class Row(msgspec.Struct, frozen=True):
@@ -76,6 +77,9 @@ class Store(Protocol):
 
     async def children(self, parent: str) -> list[Row]:
         """The children of a run, oldest first, open or ended."""
+
+    async def started(self, since: int) -> list[Row]:
+        """Every run that a run has started at `since` or later, oldest first. It costs what it returns."""
 
     async def messages(self, conversation: str, start: int = 0, stop: int | None = None) -> list[Message]:
         """Messages `start` to `stop` of a conversation, those of its base included."""

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from hashlib import sha256 as hash_of
-from itertools import islice
+from itertools import islice, takewhile
 
 from retinue.core.events import Entry, Requested
 from retinue.core.ledger import Account
+from retinue.core.orders import Base, Spec
 from retinue.core.roster import Changes
 from retinue.core.state import Ended, Run
-from retinue.core.values import Artifact, Base, Definition, Delivery, Mail, Message, ModelInfo, Spec
+from retinue.core.values import Artifact, Definition, Delivery, Mail, Message, ModelInfo
 from retinue.errors import NotFound, StoreError
 from retinue.store.base import Row, Snapshot, Store, Summary
 
@@ -140,6 +141,10 @@ class MemoryStore(Store):
 
     async def children(self, parent: str) -> list[Row]:
         return self._rows(self._data.children.get(parent, ()))
+
+    async def started(self, since: int) -> list[Row]:
+        newest = takewhile(lambda s: s.created_at >= since, reversed(self._data.specs.values()))
+        return self._rows(s.id for s in reversed(list(newest)) if s.parent)
 
     async def messages(self, conversation: str, start: int = 0, stop: int | None = None) -> list[Message]:
         return [message for _, message in sorted(_span(self._data, conversation, start, stop))]

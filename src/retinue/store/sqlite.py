@@ -83,6 +83,9 @@ class SqliteStore(Store):
     async def children(self, parent: str) -> list[Row]:
         return self._reader.children(parent)
 
+    async def started(self, since: int) -> list[Row]:
+        return self._reader.started(since)
+
     async def messages(self, conversation: str, start: int = 0, stop: int | None = None) -> list[Message]:
         return self._reader.messages(conversation, start, stop)
 

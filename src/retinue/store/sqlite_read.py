@@ -131,6 +131,12 @@ class Reader:
         with reading(self.path):
             return self._rows(f"{_ROW} where parent = ? order by slot_turn, n", (parent,))
 
+    def started(self, since: int) -> list[Row]:
+        # Runs are numbered as they come, so the first that is old enough, from the newest down, is where to stop.
+        first = "coalesce((select n from runs where created_at < ? order by n desc limit 1), 0)"
+        with reading(self.path):
+            return self._rows(f"{_ROW} where n > {first} and parent <> '' order by n", (since,))
+
     def messages(self, conversation: str, start: int, stop: int | None) -> list[Message]:
         span = {"conversation": conversation, "start": max(0, start), "stop": END_OF_TIME if stop is None else stop}
         with reading(self.path):

@@ -15,9 +15,10 @@ import msgspec
 
 from retinue.core.events import Entry, Requested
 from retinue.core.ledger import Account
+from retinue.core.orders import Spec
 from retinue.core.roster import Changes
 from retinue.core.state import Asking, Ended, Queued, Run, Stopping, Thinking, Waiting, Working
-from retinue.core.values import Definition, Delivery, Mail, Message, ModelInfo, Spec
+from retinue.core.values import Definition, Delivery, Mail, Message, ModelInfo
 from retinue.errors import StoreError
 
 dumps = msgspec.json.Encoder().encode

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
 
 from retinue.core.effects import ChildOutcome
+from retinue.core.orders import Order, Orders, Spec
 from retinue.core.state import Run
 from retinue.core.text import run_id
-from retinue.core.values import Order, Orders, Restart, Spec, ToolSchema, Value
+from retinue.core.values import Message, Restart, ToolSchema, Value
 
 
 class Answer(Value):
@@ -34,6 +35,7 @@ class Ask(Value):
 
 
 Returned = Answer | Orders | Submission | Ask
+Risk = Literal["read", "write", "execute", "network"]
 
 
 class Named(Protocol):
@@ -43,10 +45,35 @@ class Named(Protocol):
     def name(self) -> str: ...
 
 
+Kin = tuple[Spec, Run]
+
+
+class Look(Protocol):
+    """What a tool may read of the runtime."""
+
+    def defaults(self, agent: str) -> dict[str, Any]:
+        """The fields that orders for an agent start from."""
+
+    def tools(self, agent: str) -> Mapping[str, Tool]:
+        """The tools of an agent by name."""
+
+    def models(self) -> Sequence[str]:
+        """The models that are known."""
+
+    async def children(self, run: str) -> Sequence[Kin]:
+        """The children of a run, oldest first, live or ended."""
+
+    async def started(self, since: int) -> Sequence[Kin]:
+        """Every run that another has started at that time or later, oldest first."""
+
+    async def messages(self, spec: Spec, run: Run) -> Sequence[Message]:
+        """The conversation of a run."""
+
+
 @dataclass(frozen=True, slots=True)
 class Caller:
     """Who calls, and what a tool may know of it. `key` names this call for ever; `again` says that an earlier process
-    may have started it."""
+    may have started it; `woken`, that it had asked to wait and the wait is over."""
 
     spec: Spec
     run: Run
@@ -55,8 +82,8 @@ class Caller:
     key: str
     at: int
     again: bool = False
-    defaults: Callable[[str], dict[str, Any]] = field(default=lambda name: {})
-    list_children: Callable[[], Awaitable[Sequence[tuple[Spec, Run]]]] | None = None
+    woken: bool = False
+    look: Look | None = None
 
     @property
     def id(self) -> str:
@@ -73,21 +100,26 @@ class Caller:
     def order(self, agent: Named | str, task: str, **options: Any) -> Order:
         """An order for a child: the agent's own defaults, then `options` (the fields of `Order`)."""
         name = agent if isinstance(agent, str) else agent.name
-        return Order(agent=name, task=task, **{**self.defaults(name), **options})
+        defaults = {} if self.look is None else self.look.defaults(name)
+        return Order(agent=name, task=task, **{**defaults, **options})
 
     def spawn(self, agent: Named | str, *tasks: str, answer: str | None = None, **options: Any) -> Orders:
         """Orders for one child a task. With `join="call"` (the default) the call waits for all of them."""
         return Orders(spawns=tuple(self.order(agent, t, **options) for t in tasks), answer=answer)
 
-    async def children(self) -> Sequence[tuple[Spec, Run]]:
+    async def children(self) -> Sequence[Kin]:
         """The caller's children, oldest first, live or ended."""
-        return [] if self.list_children is None else await self.list_children()
+        return [] if self.look is None else await self.look.children(self.id)
 
 
 class Tool(Protocol):
     """Contract: `run` returns and never reaches into the engine; an exception becomes an error result. `restart` says
     what may be done with a call that was under way when the process died; a tool that declares nothing is `unsafe`.
-    `compose` puts the outcomes of joined children into words when their order says `compose=True`."""
+    `compose` puts the outcomes of joined children into words when their order says `compose=True`.
+
+    A tool may also have: `risk`, what it can do to the world (undeclared is `execute`); `words`, how the ends of its
+    children are told; `summarize(group, outcomes)`, the summary of a group; `invalid`, how its complaint about
+    malformed arguments begins."""
 
     schema: ToolSchema
     restart: Restart

@@ -10,9 +10,10 @@ from typing import Any, get_type_hints, overload
 import msgspec
 
 from retinue.core.effects import ChildOutcome
-from retinue.core.values import Orders, Restart, ToolSchema
+from retinue.core.orders import Orders
+from retinue.core.values import Restart, ToolSchema
 from retinue.errors import ConfigError
-from retinue.tools.base import Answer, Ask, Caller, Returned, Submission
+from retinue.tools.base import Answer, Ask, Caller, Returned, Risk, Submission
 
 _encode = msgspec.json.Encoder().encode
 
@@ -26,11 +27,13 @@ class FunctionTool:
         *,
         name: str = "",
         restart: Restart = "unsafe",
+        risk: Risk = "execute",
         quick: bool = False,
         compose: Callable[[Sequence[ChildOutcome]], str] | None = None,
     ) -> None:
         self.function = function
         self.restart = restart
+        self.risk = risk
         self._direct = quick or inspect.iscoroutinefunction(function)
         self._compose = compose
         self._caller, self._args = _arguments(function)
@@ -80,6 +83,7 @@ def tool(
     *,
     name: str = "",
     restart: Restart = "unsafe",
+    risk: Risk = "execute",
     quick: bool = False,
     compose: Callable[[Sequence[ChildOutcome]], str] | None = None,
 ) -> Callable[[Callable[..., Any]], FunctionTool]: ...
@@ -89,7 +93,7 @@ def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     """Make a tool of a function. Its parameters need annotations; one annotated `Caller` is filled in by the runtime.
 
     `restart` says what may happen to a call that a crash interrupted: `pure` and `keyed` are run again, `unsafe` (the
-    default) never is.
+    default) never is. `risk` says what it can do to the world: `read`, `write`, `network`, or `execute`, the default.
     """
     if function is not None:
         return FunctionTool(function)

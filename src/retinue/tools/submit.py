@@ -10,7 +10,7 @@ import msgspec
 from retinue.core.effects import ChildOutcome
 from retinue.core.values import Restart, ToolSchema
 from retinue.errors import ConfigError
-from retinue.tools.base import Answer, Caller, Returned, Submission
+from retinue.tools.base import Answer, Caller, Returned, Risk, Submission
 from retinue.tools.function import plain_schema
 
 RESULT, ERROR = "submit_result", "submit_error"
@@ -22,6 +22,7 @@ class SubmitResult:
     """Takes `result`, which must be valid for `output` (a type, or a JSON schema as a dict)."""
 
     restart: Restart = "pure"
+    risk: Risk = "read"
 
     def __init__(self, output: Any = str) -> None:
         self._check, result = _checker(output)
@@ -58,6 +59,7 @@ class SubmitError:
     """Takes `error`: why the task cannot be done."""
 
     restart: Restart = "pure"
+    risk: Risk = "read"
     schema = ToolSchema(
         name=ERROR,
         description="Say that the task cannot be done, and why. Call it alone; it ends your run.",

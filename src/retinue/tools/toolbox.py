@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from retinue.core.effects import ChildOutcome
@@ -53,11 +53,19 @@ class Toolbox:
         try:
             args: dict[str, Any] = parse(call.args)
         except BadArguments as error:
-            return Answer(text=f"Invalid parameters: {error}", error=True)
+            return Answer(text=f"{getattr(found, 'invalid', 'Invalid parameters')}: {error}", error=True)
         return await found.run(caller, args)
+
+    def tools(self, agent: str) -> Mapping[str, Tool]:
+        return self._tools.get(agent, {})
 
     def compose(self, agent: str, name: str, outcomes: Sequence[ChildOutcome]) -> str:
         return self._tools[agent][name].compose(outcomes)
+
+    def summarize(self, agent: str, name: str, group: str, outcomes: Sequence[ChildOutcome]) -> str | None:
+        """The summary of a group in its family's words; None when it has none, or is gone."""
+        summarize = getattr(self._tools.get(agent, {}).get(name), "summarize", None)
+        return None if summarize is None else summarize(group, outcomes)
 
 
 def _unknown(name: str, known: list[str]) -> str:

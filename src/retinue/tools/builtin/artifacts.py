@@ -8,7 +8,7 @@ from typing import Any
 from retinue.core.effects import ChildOutcome
 from retinue.core.values import Restart, ToolSchema
 from retinue.errors import ConfigError, RetinueError
-from retinue.tools.base import Answer, Caller, Returned
+from retinue.tools.base import Answer, Caller, Returned, Risk
 
 PAGE = 32_768
 
@@ -17,6 +17,7 @@ class ArtifactTool:
     """Reads by the name that stands behind a cut text, at most `page` bytes at once, never half a character."""
 
     restart: Restart = "pure"
+    risk: Risk = "read"
 
     def __init__(self, read: Callable[[str, int, int | None], Awaitable[bytes]], page: int = PAGE) -> None:
         self._read = read

@@ -1,0 +1,80 @@
+"""How an end is put into words: by the templates of the tool that started the run, or plainly. What stands in them is
+what the runtime saw, never what a model said of itself.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+from retinue.core.orders import Spec
+from retinue.core.state import Run
+from retinue.core.text import clip
+from retinue.core.values import Definition, Ending, Words
+
+BRIEF = 200
+NONE = Words()
+
+
+def of_parent(definition: Definition | None, child: Spec) -> Words:
+    """The words of the tool that started a child; `definition` is its parent's."""
+    if definition is None or child.slot is None or not definition.words:
+        return NONE
+    return definition.words.get(child.slot.tool, NONE)
+
+
+def tell(templates: dict[str, str], spec: Spec, run: Run, ending: Ending, cap: int, done: int = 0) -> str:
+    """A child's end in the words that its parent's tool has for it, at most `cap` long."""
+    template = templates.get(ending.state) or templates.get("")
+    if template is None:
+        return describe(spec.order.label or spec.order.agent, ending, cap)
+    return clip(fill(template, facts(spec, run, ending, done)), cap)
+
+
+def facts(spec: Spec, run: Run, ending: Ending, done: int = 0) -> dict[str, str]:
+    """Everything that a template may name."""
+    order = spec.order
+    text = ending.text or "(no output)"
+    started = spec.created_at if run.started_at is None else run.started_at
+    return {
+        "id": spec.id,
+        "label": order.label or order.agent,
+        "agent": order.agent,
+        "task": clip(order.task, 2_000),
+        "state": ending.state,
+        "stop": ending.stop,
+        "text": text,
+        "brief": text if len(text) <= BRIEF else f"{text[:BRIEF]}...",
+        "error": ending.error or ending.stop,
+        "seconds": f"{max(0, ending.at - started) / 1000:.1f}",
+        "input": str(run.usage.input),
+        "output": str(run.usage.output),
+        "tokens": str(run.usage.tokens),
+        "cost": f"{run.usage.usd:.4f}",
+        "model": run.model_used or spec.model,
+        "calls": str(run.usage.calls),
+        "group": order.group,
+        "done": str(done),
+        "size": str(order.group_size),
+    }
+
+
+@lru_cache(maxsize=256)
+def _pieces(template: str) -> tuple[str, ...]:
+    return tuple(re.split(r"\{(\w+)\}", template))
+
+
+def fill(template: str, known: dict[str, str]) -> str:
+    """Names in braces are replaced once: braces in what replaces them stay as they are."""
+    pieces = _pieces(template)
+    return "".join(known.get(p, f"{{{p}}}") if n % 2 else p for n, p in enumerate(pieces))
+
+
+def describe(name: str, ending: Ending, cap: int) -> str:
+    """A child's end in plain words. The state is the runtime's, never the model's."""
+    if ending.state == "completed":
+        return clip(ending.text, cap)
+    head = f"{name} {ending.state.replace('_', ' ')} ({ending.stop})"
+    if ending.error:
+        head += f": {ending.error}"
+    return clip(f"{head}\nText so far: {ending.text}" if ending.text else head, cap)

@@ -1,0 +1,46 @@
+"""What a tool may read: other runs as they are now, and how agents and models are known. It changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from retinue.core.orders import Spec
+from retinue.core.state import Run
+from retinue.core.values import Message
+from retinue.store.base import Row
+from retinue.tools.base import Kin, Tool
+
+if TYPE_CHECKING:
+    from retinue.runtime.engine import Engine
+    from retinue.runtime.perform import Tools
+
+
+class Window:
+    """The runtime as tools see it (`tools.base.Look`)."""
+
+    def __init__(self, engine: Engine, tools: Tools) -> None:
+        self._engine, self._tools = engine, tools
+
+    def defaults(self, agent: str) -> dict[str, Any]:
+        return self._tools.defaults(agent)
+
+    def tools(self, agent: str) -> Mapping[str, Tool]:
+        return self._tools.tools(agent)
+
+    def models(self) -> Sequence[str]:
+        return sorted(self._engine.roster.models)
+
+    async def children(self, run: str) -> Sequence[Kin]:
+        return self._now(await self._engine.store.children(run))
+
+    async def started(self, since: int) -> Sequence[Kin]:
+        return self._now(await self._engine.store.started(since))
+
+    async def messages(self, spec: Spec, run: Run) -> Sequence[Message]:
+        return await self._engine.store.messages(spec.conversation, run.start, run.length)
+
+    def _now(self, rows: Sequence[Row]) -> list[Kin]:
+        """As the log has them; those that are live, as they are."""
+        live = self._engine.roster.runs
+        return [(row.spec, live.get(row.spec.id, row.run)) for row in rows]

@@ -1,0 +1,118 @@
+"""What the families share: how a family is put together, how its tools read their arguments and complain.
+
+A family is settings and tools; it adds no rule to the machine. What its tools want is said in orders.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, ClassVar, TypeVar
+
+import msgspec
+
+from retinue.core.effects import ChildOutcome
+from retinue.core.text import clip
+from retinue.core.values import Restart, ToolSchema, Value, Words
+from retinue.errors import ConfigError
+from retinue.tools.arguments import BadArguments, parse
+from retinue.tools.base import Answer, Caller, Look, Returned, Risk, Tool
+
+T = TypeVar("T")
+
+
+class Settings(Value, forbid_unknown_fields=True):
+    """The values of a family that can be set: a profile is nothing but other defaults for them.
+
+    `enabled` is what a run gets that says nothing; a request can turn a family on or off. `guide`: whether the system
+    prompt says when to delegate and when not to.
+    """
+
+    enabled: bool = True
+    guide: bool = True
+
+
+class Family:
+    """One dialect with its settings. `name` is also the name under which a request turns it on or off."""
+
+    name: ClassVar[str]
+    settings_type: ClassVar[type[Settings]] = Settings
+
+    def __init__(self, settings: Any = None) -> None:
+        self.settings = self.settings_type() if settings is None else settings
+
+    def tools(self) -> Sequence[Tool]:
+        """What the agent gets that has the family."""
+        raise NotImplementedError
+
+    def helper_tools(self) -> Sequence[Tool]:
+        """What its children get beside the agent's other tools."""
+        return ()
+
+    @property
+    def guide(self) -> str:
+        """A few sentences for the system prompt."""
+        return ""
+
+    @property
+    def tool_names(self) -> tuple[str, ...]:
+        return tuple(t.schema.name for t in self.tools())
+
+
+def helper_name(agent: str, family: str) -> str:
+    """The agent whose runs a family starts for `agent`. A helper that may nest starts others of its own kind."""
+    return agent if agent.endswith(f".{family}") else f"{agent}.{family}"
+
+
+class Complaint(Exception):
+    """What was wrong with a call, in the family's words: an error result that the model can act on."""
+
+
+class FamilyTool:
+    """A tool of a family: `answer` does the work, a `Complaint` becomes an error result."""
+
+    schema: ToolSchema
+    restart: Restart = "pure"
+    risk: Risk = "read"
+    words: Words = Words()
+    invalid: str = "Invalid parameters"
+
+    async def run(self, caller: Caller, args: dict[str, Any]) -> Returned:
+        try:
+            return await self.answer(caller, args)
+        except Complaint as complaint:
+            return Answer(text=clip(str(complaint), 4_000), error=True)
+
+    async def answer(self, caller: Caller, args: dict[str, Any]) -> Returned:
+        raise NotImplementedError
+
+    def compose(self, outcomes: Sequence[ChildOutcome]) -> str:
+        raise ConfigError(f"{self.schema.name} joins no children")
+
+    def read(self, args: dict[str, Any], type_: type[T], *objects: str) -> T:
+        """The arguments as a value. `objects` are fields that models often write as a string of JSON."""
+        args = {**args, **{f: self._unwrap(f, args[f]) for f in objects if isinstance(args.get(f), str)}}
+        try:
+            return msgspec.convert(args, type_)
+        except msgspec.ValidationError as error:
+            raise Complaint(f"{self.invalid}: {error}") from None
+
+    def _unwrap(self, field: str, text: str) -> Any:
+        try:
+            return parse(f'{{"value": {text}}}')["value"]
+        except (BadArguments, KeyError):
+            raise Complaint(f"{self.invalid}: `{field}` is a string, but not one of valid JSON") from None
+
+
+def looking(caller: Caller) -> Look:
+    """The window of a caller. Families need one; a caller made by hand may have none."""
+    if caller.look is None:
+        raise ConfigError("this caller has no view of the runtime")
+    return caller.look
+
+
+def as_json(value: object) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+def object_schema(properties: dict[str, Any], required: Iterable[str] = ()) -> dict[str, Any]:
+    return {"type": "object", "properties": properties, "required": list(required), "additionalProperties": False}

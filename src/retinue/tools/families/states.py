@@ -1,0 +1,76 @@
+"""One run, five vocabularies: what each family calls the state of a run. All of them are read off the same record."""
+
+from __future__ import annotations
+
+from retinue.core.state import Ended, Queued, Run
+from retinue.core.values import End, Ending
+
+AGENT: dict[End, str] = {
+    "completed": "completed",
+    "incomplete": "completed",
+    "failed": "failed",
+    "timed_out": "failed",
+    "cancelled": "cancelled",
+    "interrupted": "failed",
+}
+DELEGATE: dict[End, str] = {
+    "completed": "completed",
+    "incomplete": "failed",
+    "failed": "failed",
+    "timed_out": "timed_out",
+    "cancelled": "failed",
+    "interrupted": "failed",
+}
+SESSIONS: dict[End, str] = {
+    "completed": "ok",
+    "incomplete": "error",
+    "failed": "error",
+    "timed_out": "timeout",
+    "cancelled": "error",
+    "interrupted": "error",
+}
+SUBAGENT: dict[End, str] = {
+    "completed": "complete",
+    "incomplete": "incomplete",
+    "failed": "incomplete",
+    "timed_out": "incomplete",
+    "cancelled": "incomplete",
+    "interrupted": "incomplete",
+}
+KINDS = {
+    "auth",
+    "rate_limit",
+    "network",
+    "invalid_request",
+    "server_error",
+    "timed_out",
+    "cancelled",
+    "sub_agent_error",
+    "context_exhausted",
+    "content_filter",
+}
+_FANOUT_ENDS: dict[End, str] = {"timed_out": "timed_out", "cancelled": "cancelled"}
+_FANOUT_STOPS = {"refused": "content_filter", "quota": "rate_limit", "overloaded": "server_error"}
+
+
+def ending_of(run: Run) -> Ending | None:
+    """How a run ended, or None while it is live."""
+    return run.state.ending if isinstance(run.state, Ended) else None
+
+
+def agent_state(run: Run) -> str:
+    ending = ending_of(run)
+    return "running" if ending is None else AGENT[ending.state]
+
+
+def session_state(run: Run) -> str:
+    ending = ending_of(run)
+    if ending is None:
+        return "queued" if isinstance(run.state, Queued) and run.started_at is None else "running"
+    return SESSIONS[ending.state]
+
+
+def error_kind(ending: Ending) -> str:
+    """The typed kind of a failure in the fanout family."""
+    kind = _FANOUT_ENDS.get(ending.state) or _FANOUT_STOPS.get(ending.stop, ending.stop)
+    return kind if kind in KINDS else "sub_agent_error"
