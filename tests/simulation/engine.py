@@ -128,7 +128,15 @@ def agents(world: World) -> list[Agent]:
         await pause(caller)
         return script.orders(world.seed, caller.spec.path, caller.run.turn, caller.index)
 
-    tools = [ask, hand_out, post, read, write]
+    @tool(restart="pure")
+    async def watch(caller: Caller) -> Orders | str:
+        if caller.woken:
+            return "watch done"
+        await pause(caller)
+        children = tuple(spec.id for spec, run in await caller.children() if not isinstance(run.state, Ended))
+        return script.watch(world.seed, caller.spec.path, caller.run.turn, caller.index, children)
+
+    tools = [ask, hand_out, post, read, watch, write]
     model = ScriptedModel(world)
     worker = Agent("worker", model=model, tools=tools, output=str)
     return [Agent("lead", model=model, tools=tools, staff=[worker])]

@@ -13,6 +13,7 @@ from retinue.core.events import ChildEnded, Entry, Posted, Recovered, Requested
 from retinue.core.orders import Spec
 from retinue.core.roster import Changes, Roster
 from retinue.core.state import Asking, Calls, Ended, Queued, Run, Stopping, Thinking, Waiting, Working
+from retinue.core.text import digest
 from retinue.core.values import Assistant, Delivery, Mail, Message, Reply, Result
 from tests.simulation import script
 
@@ -98,6 +99,10 @@ class Books:
             else:
                 if not (id not in self.ended):
                     broken(f"I1 {id} lives after its end")
+        for delivery in changes.deliveries.values():
+            members = [s for s in self.specs.values() if s.parent == delivery.run and s.order.group == delivery.group]
+            if delivery.group and any(s.id not in self.ended for s in members):
+                broken(f"I4 group {delivery.group} was summed up before its last member ended")
         for id, below in self.alone_by_then.items():
             if not (all(b in self.ended for b in below)):
                 broken(f"I7 {id} ended before those it answers for: {below}")
@@ -122,9 +127,15 @@ class Books:
         if not (ending.state != "completed" or ending.text.strip()):
             broken(f"I21 {id} succeeded with nothing to show")
         spec = self.specs[id]
-        if spec.order.orphans != "keep":
-            below = [s.id for s in self.specs.values() if s.parent == id and s.id not in self.ended]
-            self.alone_by_then[id] = below
+        left, _, why = ending.error.partition("the parent ended: ")
+        if ending.state == "cancelled" and not left and why:
+            if spec.order.bond == "keep" and why not in ("cancelled", "deadline", "waited_too_long"):
+                broken(f"I7 {id} was cancelled with its parent, which it may outlive ({why})")
+            if spec.order.bond == "wait" and why == "done":
+                broken(f"I7 the parent of {id} was to stay for it")
+        all_of_them = ending.state in ("cancelled", "timed_out")
+        below = [s for s in self.specs.values() if s.parent == id and s.id not in self.ended]
+        self.alone_by_then[id] = [s.id for s in below if all_of_them or s.order.bond != "keep"]
         if spec.order.announce and spec.origin.channel:
             self.announced.add(id)
 
@@ -186,6 +197,8 @@ def before_effect(sim: Simulation, effect: Effect) -> None:
         _history(sim, run, effect)
     if isinstance(effect, CallTool):
         _permitted(sim, effect)
+        if effect.woken and getattr(run.state, "calls", None) is None:
+            return  # an answer of an earlier life closed the call in the same batch; a tool that only looks does no harm
         said = books.messages[roster.specs[effect.run].conversation][_calls_of(run).message]
         assert isinstance(said, Assistant)
         alone = len(said.calls) == 1
@@ -259,8 +272,10 @@ def _history(sim: Simulation, run: Run, effect: CallModel) -> None:
     for child in books.told.get(run.id, ()):
         text = books.ended[child].state.ending.text  # type: ignore[union-attr]
         unread = any(m.sender == child for m in sim.roster.mail.get(run.id, ()))
-        if text == f"<{books.paths[child]}>" and not unread and marks[text] != 1:
-            broken(f"I3 the result of {child} is not in the history of {run.id}")
+        order = books.specs[child].order
+        times = 1 if order.news or order.join != "none" else 0
+        if text == f"<{books.paths[child]}>" and not unread and marks[text] != times:
+            broken(f"I3 the result of {child} is not in the history of {run.id}, or should not be")
 
 
 def after_step(sim: Simulation) -> None:
@@ -312,10 +327,10 @@ def after_commit(sim: Simulation) -> None:
         state = run.state
         if isinstance(state, Thinking) and state.retry_at is None and (id, state.attempt) not in models:
             broken(f"I15 nobody asks the model for {id}")
-        if isinstance(state, Working):
-            for index in range(state.calls.count):
-                if state.calls.tools >> index & 1 and (id, run.turn, index) not in tools:
-                    broken(f"I15 nobody runs call {index} of {id}")
+        calls = getattr(state, "calls", None)
+        for index in range(calls.count if calls is not None else 0):
+            if (calls.tools | calls.woken) >> index & 1 and (id, run.turn, index) not in tools:
+                broken(f"I15 nobody runs call {index} of {id}")
         fan_in = sim.roster.fans.get(id)
         if fan_in is not None and any(f.composing for f in fan_in.fans.values()) and id not in composing:
             broken(f"I15 nobody composes the results of {id}")
@@ -370,8 +385,12 @@ def _alive(sim: Simulation, roster: Roster, id: str, run: Run, spec: Spec) -> No
         if not (run.deadline is not None and run.deadline <= first + order.timeout_ms):
             broken(f"I16 {id} ignores its time limit")
     if isinstance(state, Stopping):
-        if not (any(c in roster.runs for c in roster.children.get(id, ()))):
+        live = [c for c in roster.children.get(id, ()) if c in roster.runs]
+        bound = [c for c in live if state.all or roster.specs[c].order.bond != "keep"]
+        if not bound:
             broken(f"I15 {id} stops for nobody")
+        if not all(isinstance(roster.runs[c].state, Stopping) for c in bound):
+            broken(f"I7 {id} is stopping and its children go on")
         return
     if not (run.wake_at is not None):
         broken(f"I16 {id} waits without a deadline")
@@ -382,8 +401,8 @@ def _alive(sim: Simulation, roster: Roster, id: str, run: Run, spec: Spec) -> No
         if id not in lane:
             broken(f"I15 {id} is queued in no lane")
     if isinstance(state, Waiting) and state.calls is None and roster.has_mail(id):
-        stays = state.all and any(c in roster.runs for c in roster.children.get(id, ()))
-        if not (stays):
+        live = [c for c in roster.children.get(id, ()) if c in roster.runs]
+        if not (state.all and any(roster.specs[c].order.bond == "wait" for c in live)):
             broken(f"I15 {id} sleeps with unread mail")
     calls = getattr(state, "calls", None)
     if calls is not None:
@@ -398,6 +417,14 @@ def _calls(roster: Roster, id: str, state: object, calls: Calls) -> None:
     expected = Working if calls.tools else Asking if calls.asks else Waiting
     if type(state) is not expected:
         broken(f"I15 {id} is {type(state).__name__} with {calls}")
+    for watch in calls.waits:
+        if not calls.open >> watch.index & 1 or (calls.tools | calls.asks) >> watch.index & 1:
+            broken(f"I15 {id} watches from a call that is not waiting")
+        live = [r for r in watch.runs if r in roster.runs]
+        if not calls.woken >> watch.index & 1 and (not live or (watch.first and len(live) < len(watch.runs))):
+            broken(f"I15 call {watch.index} of {id} waits for what has come")
+    if calls.woken & ~sum(1 << w.index for w in calls.waits):
+        broken(f"I15 {id} woke a call that did not wait")
     fan_in = roster.fans.get(id)
     out = 0
     for index, fan in (fan_in.fans if fan_in else {}).items():
@@ -414,7 +441,7 @@ def _calls(roster: Roster, id: str, state: object, calls: Calls) -> None:
 
 def at_the_end(sim: Simulation) -> None:
     books, roster = sim.books, sim.roster
-    for name in ("runs", "specs", "children", "lingering", "fans", "mail", "lanes", "groups", "granted"):
+    for name in ("runs", "specs", "children", "lingering", "fans", "mail", "lanes", "groups", "granted", "_bonds"):
         if getattr(roster, name):
             broken(f"I19 roster.{name} is not empty at the end: {getattr(roster, name)}")
     if roster.ledger.accounts:
@@ -429,10 +456,23 @@ def at_the_end(sim: Simulation) -> None:
         must(delivery.state != "acked" or books.received[delivery.key] >= 1, "I4 acked and never received")
         tried = delivery.bounces >= sim.rules.delivery_tries
         must(delivery.state != "dead" or tried, "I4 given up before its time")
-        books.announced.discard(delivery.run)
-    if books.announced:
-        broken(f"I4 never announced: {books.announced}")
+        must(delivery.text or delivery.state == "suppressed", f"I4 delivery {delivery.key} says nothing")
+    lost = {id for id in books.announced if digest(id, "completion") not in books.deliveries}
+    if lost:
+        broken(f"I4 never announced: {lost}")
+    _summaries(books)
     _fold(sim)
+
+
+def _summaries(books: Books) -> None:
+    """I4: a group that is to be summed up is, once, if its members announce."""
+    groups: dict[tuple[str, str], list[Spec]] = {}
+    for spec in books.specs.values():
+        if spec.order.group_size and spec.origin.channel:
+            groups.setdefault((spec.parent, spec.order.group), []).append(spec)
+    summed = Counter((d.run, d.group) for d in books.deliveries.values() if d.group)
+    if summed != Counter(groups.keys()):
+        broken(f"I4 groups {set(groups)} and summaries {summed}")
 
 
 def _fold(sim: Simulation) -> None:

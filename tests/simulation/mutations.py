@@ -206,7 +206,7 @@ MUTATIONS = [
     Mutation(
         "a stopping run never ends",
         "core/run.py",
-        "            return run if d.has_children(run) else conclude(run, d, state.ending)",
+        "            return run if d.holds_back(run, all=state.all) else conclude(run, d, state.ending)",
         "            return run",
     ),
     Mutation(
@@ -237,7 +237,7 @@ MUTATIONS = [
     Mutation(
         "a paused run sleeps through its news",
         "core/run.py",
-        "            return run if hold_on else resume(run, d)",
+        "            return run if silent or (state.all and d.stays(run)) else resume(run, d)",
         "            return run",
     ),
     Mutation(
@@ -251,5 +251,59 @@ MUTATIONS = [
         "core/kin.py",
         "                fan.discard.append(child)\n",
         "                d.roster.changes.forgotten.append(event.child)\n",
+    ),
+    Mutation(
+        "a call sleeps through what it waited for",
+        "core/run.py",
+        "            return stir(child_at_calls(run, calls, event, d), d)",
+        "            return child_at_calls(run, calls, event, d)",
+    ),
+    Mutation(
+        "a wait for the first is a wait for all",
+        "core/calls.py",
+        "not live or (watch.first and live < len(watch.runs))",
+        "not live",
+    ),
+    Mutation(
+        "a tool that was woken is forgotten in a restart",
+        "core/recovery.py",
+        "            start_tool(run, d, watch.index, watch.call, again=True, woken=True)\n",
+        "            pass\n",
+    ),
+    Mutation(
+        "a wait is kept after its call has its result",
+        "core/calls.py",
+        "    return replace(calls, tools=calls.tools & bit, woken=calls.woken & bit, waits=waits)",
+        "    return replace(calls, tools=calls.tools & bit, woken=calls.woken & bit)",
+    ),
+    Mutation(
+        "who may outlive its parent is cancelled with it",
+        "core/desk.py",
+        """if specs[c].order.bond != "keep"]""",
+        "if specs[c]]",
+    ),
+    Mutation(
+        "a run does not stay for those it waits for",
+        "core/reply.py",
+        "    if d.stays(run):\n",
+        "    if False:\n",
+    ),
+    Mutation(
+        "who asked not to be told is told",
+        "core/kin.py",
+        """    if not child.order.news and child.order.join == "none":\n""",
+        "    if False:\n",
+    ),
+    Mutation(
+        "a group is summed up before its last member",
+        "core/ending.py",
+        "    if order.group_size and done == order.group_size:",
+        "    if order.group_size and done:",
+    ),
+    Mutation(
+        "an ended member counts for its group",
+        "core/ending.py",
+        "    roster.leave_group(spec)\n",
+        "",
     ),
 ]

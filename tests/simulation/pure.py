@@ -167,7 +167,7 @@ class Simulation:
                 ]
                 return effect.run, Composed(turn=effect.turn, calls=tuple(texts))
             case Deliver():
-                return "", Sent(key=effect.key)
+                return "", Sent(key=effect.key, text="in words")
             case Transmit():
                 if "bounce" in self.faults and self.random.random() < 0.3:
                     return "", Bounced(key=effect.key, error="busy")
@@ -189,6 +189,9 @@ class Simulation:
         where = {"turn": turn, "index": index, "call_id": call.id, "name": call.name}
         if call.name == "hand_out":
             return Ordered(**where, orders=script.orders(self.seed, self.books.paths[effect.run], turn, index))
+        if call.name == "watch" and not effect.woken:
+            children = tuple(self.roster.children.get(effect.run, ()))
+            return Ordered(**where, orders=script.watch(self.seed, self.books.paths[effect.run], turn, index, children))
         if call.name == "submit_result":
             return Submitted(**where, text="" if turn == 3 else f"<{self.books.paths[effect.run]}>")
         if call.name == "ask":

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 
-from retinue.core.orders import Context, Lane, Order, Orders, Retry
+from retinue.core.orders import Context, Lane, Order, Orders, Retry, Wait
 from retinue.core.values import (
     Assistant,
     Budget,
@@ -21,8 +21,8 @@ from retinue.core.values import (
     Usage,
 )
 
-TOOLS = ("ask", "hand_out", "post", "read", "write")
-RESTART = {"ask": "pure", "hand_out": "keyed", "post": "keyed", "read": "pure", "write": "unsafe"}
+TOOLS = ("ask", "hand_out", "post", "read", "watch", "write")
+RESTART = {"ask": "pure", "hand_out": "keyed", "post": "keyed", "read": "pure", "watch": "pure", "write": "unsafe"}
 SUBMITS = ("submit_error", "submit_result")
 MODEL = ModelInfo(name="sim", window=4_000, max_output=300, price_in=3, price_out=7)
 DEFINITIONS = (
@@ -107,6 +107,8 @@ def _child(r: random.Random, n: int, path: str, join: str) -> Order:
         clock=r.choice(("start", "created")),
         lanes=_lanes(r, path),
         orphans=r.choice(("cancel", "keep", "wait")),
+        bond=r.choice(("", "", "cancel", "keep", "wait")),
+        news=r.random() < 0.8,
         max_turns=r.choice((None, None, 1, 2)),
         grace_turns=r.choice((0, 1)),
         results=r.choice(("input", "completion")),
@@ -128,11 +130,20 @@ def orders(seed: int, path: str, turn: int, index: int) -> Orders:
     compose, group = r.random() < 0.4, r.choice(("", f"g{turn}{index}"))
     limits = r.choice((Limits(), Limits(groups=1), Limits(children=2)))
     fields = {"share": share, "compose": compose, "group": group, "limits": limits, "results": spawns[0].results}
+    if group and r.random() < 0.5:
+        fields |= {"group_size": n, "announce": True}
     return Orders(
         spawns=tuple(_with(o, fields) for o in spawns),
+        posts=("under way",) if r.random() < 0.2 else (),
         pause=r.random() < 0.2,
         answer="started" if r.random() < 0.5 else None,
     )
+
+
+def watch(seed: int, path: str, turn: int, index: int, children: tuple[str, ...]) -> Orders:
+    """What `watch` orders: to be called again when its caller's children have ended, or one, or the time is over."""
+    r = random.Random(f"{seed} {path} {turn} {index} watch")
+    return Orders(wait=Wait(runs=children, timeout_ms=r.choice((0, 300, 20_000)), first=r.random() < 0.5))
 
 
 def _with(order: Order, fields: dict[str, object]) -> Order:
@@ -166,7 +177,8 @@ def reply(seed: int, path: str, turn: int, purpose: str, tools: tuple[str, ...],
             calls = [submit, *([_call("read", turn, 1)] if mixed else [])]
             return Reply(message=Assistant(calls=tuple(calls)), usage=usage, stop="calls")
         return final
-    names = [r.choice(("read", "write", "post", "read", "ask", "nothing")) for _ in range(r.choice((0, 1, 2)))]
+    usual = ("read", "write", "post", "read", "ask", "nothing", "watch")
+    names = [r.choice(usual) for _ in range(r.choice((0, 1, 2)))]
     names += ["hand_out"] * r.choice((1, 2) if eager else (0, 0, 0, 1) if depth < 2 else (0,))
     r.shuffle(names)
     if not names:

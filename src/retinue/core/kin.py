@@ -60,7 +60,7 @@ def news(run: Run, event: ChildEnded, d: Desk) -> Run:
     d.roster.dismiss(event.child)
     if child.order.retention == "delete":
         d.roster.discard(child.id, child.root, child.path)
-    if not child.order.news:
+    if not child.order.news and child.order.join == "none":
         return run
     words = of_parent(d.definition, child)
     text = tell(words.notice, child, row, outcome.ending, d.rules.mail_cap)

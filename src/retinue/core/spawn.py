@@ -159,11 +159,13 @@ def _child_spec(run: Run, d: Desk, order: Order, slot: Slot, at: int) -> Spec:
 
 
 def _settled(order: Order, parent: Order) -> Order:
-    """The order as it is kept: what it left to its parent is decided. Who is waited for is also heard."""
+    """The order as it is kept: what it left to its parent is decided. Who is waited for is also heard; who belongs to a
+    group that will be summed up is kept for it."""
     bond = order.bond or parent.orphans
     news = order.news or bond == "wait"
-    if bond != order.bond or news != order.news:
-        order = replace(order, bond=bond, news=news)
+    retention = "keep" if order.group_size else order.retention
+    if (bond, news, retention) != (order.bond, order.news, order.retention):
+        order = replace(order, bond=bond, news=news, retention=retention)
     return in_lane_order(order)
 
 
