@@ -121,6 +121,23 @@ class Reading(Opening):
         await store.close()
 
     @run_async
+    async def test_what_runs_have_started_since_a_time_comes_oldest_first_and_without_roots(self, tmp_path: Path) -> None:
+        store, world = await self.opened(tmp_path), World()
+        root, (old,) = world.family("old")
+        world.say(old)
+        world.at += 1_000
+        since = world.at
+        world.call(root, "spawn")
+        new, other = world.spawn(root, "new", "other")
+        world.say(new)
+        world.start()
+        await store.commit(world.take())
+        assert [row.spec.id for row in await store.started(since)] == [new, other]
+        assert [row.spec.id for row in await store.started(0)] == [old, new, other]
+        assert await store.started(world.at + 1) == []
+        await store.close()
+
+    @run_async
     async def test_a_listing_is_newest_first_and_hides_children_unless_asked(self, tmp_path: Path) -> None:
         store, world = await self.opened(tmp_path), World()
         old, children = world.family("a", "b", label="kid")
