@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from retinue.core.desk import Desk, seated
 from retinue.core.effects import Abort, CallTool, ChildOutcome, Compose, JoinedCall
 from retinue.core.ending import free_slots
-from retinue.core.events import Composed, Ordered
+from retinue.core.events import CancelAsked, Composed, Ordered
 from retinue.core.orders import Wait
 from retinue.core.policy import gate
 from retinue.core.roster import Fan
@@ -174,6 +174,9 @@ def child_joined(run: Run, d: Desk, calls: Calls, index: int, outcome: ChildOutc
     fan = fan_in.fans[index]
     del fan.pending[outcome.id]
     fan.ended.append(outcome)
+    if fan.fail_fast and outcome.ending.state not in ("completed", "incomplete"):
+        for sibling in fan.pending:
+            d.tell(sibling, CancelAsked(by=run.id, reason=f"{outcome.label} failed"))
     if fan.join == "turn":
         fan_in.out -= 1
         return run if fan_in.out or calls.tools or calls.woken else settle(run, d, calls)

@@ -46,6 +46,10 @@ class ChildOutcome(Value):
     ending: Ending
     usage: Usage
     created_at: int
+    started_at: int = 0
+    depth: int = 0
+    max_turns: int | None = None
+    model: str = ""
 
 
 class JoinedCall(Value):

@@ -49,6 +49,10 @@ def child_outcome(spec: Spec, run: Run, ending: Ending) -> ChildOutcome:
         ending=ending,
         usage=run.usage,
         created_at=spec.created_at,
+        started_at=run.started_at or spec.created_at,
+        depth=spec.depth,
+        max_turns=spec.order.max_turns,
+        model=run.model_used or spec.model,
     )
 
 

@@ -73,6 +73,7 @@ class Fan:
     name: str
     results: str
     compose: bool
+    fail_fast: bool = False
     composing: bool = False
     discard: list[Spec] = field(default_factory=list)
     pending: dict[str, None] = field(default_factory=dict)

@@ -254,6 +254,7 @@ def hire(run: Run, d: Desk, event: Ordered, planned: list[tuple[Spec, Limit]]) -
         name=event.name,
         results=first.results,
         compose=first.compose,
+        fail_fast=first.fail_fast,
     )
     for spec, grant in planned:
         hold = tuple(g or 0 for g in grant)

@@ -178,7 +178,7 @@ class Performer:
         event: RunEvent
         try:
             reply = await self._ask(effect, spec, run)
-            spilled = await self._spill(reply.message.text)
+            spilled = await self._spill(reply.message.text, spec.order.keep_whole)
             event = Replied(attempt=attempt, reply=reply, spilled=spilled)
         except ModelUnavailable as error:
             after = round(error.after_seconds * 1000)
@@ -305,11 +305,12 @@ class Performer:
         spilled = await self._spill(text)
         return text if spilled is None else clip(text, self._engine.roster.rules.text_cap, spilled[0])
 
-    async def _spill(self, text: str) -> tuple[str, int] | None:
+    async def _spill(self, text: str, keep: int | None = None) -> tuple[str, int] | None:
         """An over-long text is kept whole, under its hash, before anybody is told of it."""
-        if len(text) <= self._engine.roster.rules.text_cap:
+        data = text.encode("utf-8", "replace") if keep is not None else b""
+        if len(text) <= self._engine.roster.rules.text_cap and (keep is None or len(data) <= keep):
             return None
-        data = text.encode("utf-8", "replace")
+        data = data or text.encode("utf-8", "replace")
         artifact = await self._engine.with_space(lambda: self._engine.store.put_artifact(data))
         return artifact.sha256, artifact.bytes
 

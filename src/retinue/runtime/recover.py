@@ -53,7 +53,14 @@ def _hang(roster: Roster, row: Row, *, pending: bool) -> None:
     fan = fan_in.fans.get(slot.index)
     if fan is None:
         order = spec.order
-        fan = Fan(join=order.join, call_id=slot.call_id, name=slot.tool, results=order.results, compose=order.compose)
+        fan = Fan(
+            join=order.join,
+            call_id=slot.call_id,
+            name=slot.tool,
+            results=order.results,
+            compose=order.compose,
+            fail_fast=order.fail_fast,
+        )
         fan_in.add(slot.index, fan)
     if not pending and spec.order.retention == "delete":
         fan.discard.append(spec)
