@@ -62,7 +62,8 @@ class Agent:
     def helpers(self) -> tuple[Agent, ...]:
         """Who works for its families: agents with its other tools, on the model of whoever starts them."""
         return tuple(
-            Agent(helper_name(self.name, f.name), tools=(*self.tools, *f.helper_tools())) for f in self.dialects
+            Agent(helper_name(self.name, f.name), self.instructions, tools=(*self.tools, *f.helper_tools()))
+            for f in self.dialects
         )
 
     def instructed(self, switches: Mapping[str, bool]) -> str:

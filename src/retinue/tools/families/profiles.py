@@ -19,7 +19,18 @@ _HOMES = {
     "subagent": ("retinue.tools.families.subagent", "SubagentFamily"),
 }
 PROFILES: dict[str, tuple[str, dict[str, Any]]] = {
-    "meerkat": ("agent", {}),
+    "meerkat": (
+        "agent",
+        {
+            "default_provider": "anthropic",
+            "default_model": None,
+            "allowed_models": {
+                "anthropic": ["claude-opus-4-6", "claude-sonnet-4-5", "claude-opus-4-5"],
+                "openai": ["gpt-5.2", "gpt-5.2-pro"],
+                "gemini": ["gemini-3-flash-preview", "gemini-3-pro-preview"],
+            },
+        },
+    ),
     "meepo": ("delegate", {}),
     "phoenix": ("fanout", {}),
     "clawdbot": ("sessions", {}),
