@@ -125,6 +125,20 @@ def test_a_wait_whose_time_passed_while_nobody_lived_is_over_after_the_restart()
     assert len(woken(story)) == 1
 
 
+def test_a_wait_keeps_the_end_of_a_child_that_is_not_kept_also_through_a_restart() -> None:
+    story = Story()
+    story.start()
+    (a,) = story.spawning("root", hand("a", join="none", news=False, retention="delete"))
+    story.reply("root", "", call("look"))
+    story.order("root", wait=Wait(runs=(a,), timeout_ms=1_000))
+    story.reply(a, "one")
+    assert story.forgotten == [a]
+    story.restart()
+    for effect in woken(story):
+        assert [(o.id, o.ending.text) for o in effect.back] == [(a, "one")]
+    assert len(woken(story)) == 2
+
+
 def test_a_steering_message_breaks_a_wait_off_and_the_history_says_so() -> None:
     story, a, _ = waiting()
     story.mail_to("root", "stop waiting", steer=True)

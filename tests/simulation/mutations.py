@@ -267,7 +267,7 @@ MUTATIONS = [
     Mutation(
         "a tool that was woken is forgotten in a restart",
         "core/recovery.py",
-        "            start_tool(run, d, watch.index, watch.call, again=True, woken=True)\n",
+        "            start_woken(run, d, watch, again=True)\n",
         "            pass\n",
     ),
     Mutation(

@@ -57,9 +57,25 @@ def dispatch(run: Run, d: Desk, said: Assistant, *, cut: bool) -> Run:
     return settle(run, d, Calls(message=message, count=len(calls), open=tools, tools=tools))
 
 
-def start_tool(run: Run, d: Desk, index: int, call: Call, *, again: bool = False, woken: bool = False) -> None:
+def start_tool(run: Run, d: Desk, index: int, call: Call, *, again: bool = False) -> None:
     key = f"{run.id}/{run.turn}/{index}"
-    d.perform(CallTool(run=run.id, turn=run.turn, index=index, call=call, key=key, at=d.now, again=again, woken=woken))
+    d.perform(CallTool(run=run.id, turn=run.turn, index=index, call=call, key=key, at=d.now, again=again))
+
+
+def start_woken(run: Run, d: Desk, watch: Watch, *, again: bool = False) -> None:
+    d.perform(
+        CallTool(
+            run=run.id,
+            turn=run.turn,
+            index=watch.index,
+            call=watch.call,
+            key=f"{run.id}/{run.turn}/{watch.index}",
+            at=d.now,
+            again=again,
+            woken=True,
+            back=watch.back,
+        )
+    )
 
 
 def keep_waiting(run: Run, d: Desk, calls: Calls, event: Ordered, wait: Wait) -> Run:
@@ -83,13 +99,23 @@ def wake(run: Run, d: Desk, calls: Calls) -> Calls:
     for watch in calls.waits:
         if not calls.woken >> watch.index & 1 and _is_over(watch, d):
             calls = replace(calls, woken=calls.woken | 1 << watch.index)
-            start_tool(run, d, watch.index, watch.call, woken=True)
+            start_woken(run, d, watch)
     return calls
 
 
 def _is_over(watch: Watch, d: Desk) -> bool:
     live = sum(d.roster.is_live(id) for id in watch.runs)
     return watch.until <= d.now or not live or (watch.first and live < len(watch.runs))
+
+
+def remember(run: Run, outcome: ChildOutcome) -> Run:
+    """A child that is about to be deleted has ended: whoever waits for it keeps how."""
+    match run.state:
+        case Working(calls=calls) | Asking(calls=calls) | Waiting(calls=Calls() as calls):
+            waits = tuple(replace(w, back=(*w.back, outcome)) if outcome.id in w.runs else w for w in calls.waits)
+            return replace(run, state=replace(run.state, calls=replace(calls, waits=waits)))
+        case _:
+            return run
 
 
 def stir(run: Run, d: Desk) -> Run:

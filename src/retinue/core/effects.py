@@ -22,20 +22,6 @@ class CallModel(Value):
     key: str
 
 
-class CallTool(Value):
-    """Run one tool call. `again`: an earlier process may have started it (its class allows to look or repeat). `woken`:
-    it has asked to wait, and the wait is over."""
-
-    run: str
-    turn: int
-    index: int
-    call: Call
-    key: str
-    at: int
-    again: bool = False
-    woken: bool = False
-
-
 class ChildOutcome(Value):
     """A child's end as its parent's family sees it."""
 
@@ -50,6 +36,21 @@ class ChildOutcome(Value):
     depth: int = 0
     max_turns: int | None = None
     model: str = ""
+
+
+class CallTool(Value):
+    """Run one tool call. `again`: an earlier process may have started it (its class allows to look or repeat). `woken`:
+    it has asked to wait, and the wait is over; `back` are the ends of children that were not kept."""
+
+    run: str
+    turn: int
+    index: int
+    call: Call
+    key: str
+    at: int
+    again: bool = False
+    woken: bool = False
+    back: tuple[ChildOutcome, ...] = ()
 
 
 class JoinedCall(Value):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from retinue.core.calls import child_joined
+from retinue.core.calls import child_joined, remember
 from retinue.core.desk import Desk
 from retinue.core.effects import ChildOutcome
 from retinue.core.events import ChildEnded, RunEvent
@@ -63,6 +63,7 @@ def news(run: Run, event: ChildEnded, d: Desk) -> Run:
     child, row = d.roster.specs[event.child], d.roster.runs[event.child]
     d.roster.dismiss(event.child)
     if child.order.retention == "delete":
+        run = remember(run, outcome)
         d.roster.discard(child.id, child.root, child.path)
     if not child.order.news and child.order.join == "none":
         return run

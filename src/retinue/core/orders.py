@@ -58,8 +58,8 @@ class Order(Value):
 
     `orphans` says what becomes of the run's children when it ends first, `bond` what becomes of itself when its parent
     does ("" leaves that to the parent). `news`: whether a parent that was not waiting is told by mail. A `group` of
-    `group_size` whose members announce also announces a summary, after the last of them. `fail_fast`: the failure of one
-    child of a call ends its siblings. A reply of more than `keep_whole` bytes is also kept as an artifact.
+    `group_size` whose members announce also announces a summary, after the last of them. `fail_fast`: the failure of
+    one child of a call ends its siblings. A reply of more than `keep_whole` bytes is also kept as an artifact.
     """
 
     agent: str

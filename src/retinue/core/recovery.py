@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from retinue.core.calls import close_recovered, settle, start_tool, wake
+from retinue.core.calls import close_recovered, settle, start_tool, start_woken, wake
 from retinue.core.desk import Desk
 from retinue.core.ending import finish
 from retinue.core.events import Recovered
@@ -54,7 +54,7 @@ def recover_calls(run: Run, calls: Calls, event: Recovered, d: Desk) -> Run:
             start_tool(run, d, found.index, found.call, again=True)
     for watch in calls.waits:
         if calls.woken >> watch.index & 1:
-            start_tool(run, d, watch.index, watch.call, again=True, woken=True)
+            start_woken(run, d, watch, again=True)
     run, calls = close_recovered(run, d, calls)
     return settle(run, d, wake(run, d, calls))
 

@@ -6,7 +6,7 @@ messages.
 
 from __future__ import annotations
 
-from retinue.core.effects import Purpose
+from retinue.core.effects import ChildOutcome, Purpose
 from retinue.core.values import Artifact, Call, Capabilities, Ending, Usage, Value
 
 Amounts = tuple[int, int, int, int]
@@ -37,13 +37,15 @@ class Thinking(State):
 
 
 class Watch(Value):
-    """A call that waits for children which it has not joined: when that is over, its tool is run again with `call`."""
+    """A call that waits for children which it has not joined: when that is over, its tool is run again with `call`, and
+    with the ends of those (`back`) that nobody can look up any more, because they are not kept."""
 
     index: int
     call: Call
     runs: tuple[str, ...]
     first: bool
     until: int
+    back: tuple[ChildOutcome, ...] = ()
 
 
 class Calls(Value):

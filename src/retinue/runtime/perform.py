@@ -249,6 +249,7 @@ class Performer:
             at=effect.at,
             again=effect.again,
             woken=effect.woken,
+            back=effect.back,
             look=self._window,
         )
         try:

@@ -73,7 +73,8 @@ class Look(Protocol):
 @dataclass(frozen=True, slots=True)
 class Caller:
     """Who calls, and what a tool may know of it. `key` names this call for ever; `again` says that an earlier process
-    may have started it; `woken`, that it had asked to wait and the wait is over."""
+    may have started it; `woken`, that it had asked to wait and the wait is over. `back` are the ends of those it waited
+    for that are not kept, so that `children` does not show them any more."""
 
     spec: Spec
     run: Run
@@ -83,6 +84,7 @@ class Caller:
     at: int
     again: bool = False
     woken: bool = False
+    back: Sequence[ChildOutcome] = ()
     look: Look | None = None
 
     @property
