@@ -51,7 +51,7 @@ def take_reply(run: Run, state: Thinking, event: Replied, d: Desk) -> Run:
         run,
         turn=run.turn + 1,
         usage=run.usage.plus(used),
-        said=said.text or run.said,
+        said=run.said if state.purpose == "announce" else said.text or run.said,
         gathered="" if said.text else run.gathered,
         empty=run.empty if not said.text.strip() and not said.calls else 0,
         spilled=spilled,
@@ -123,8 +123,10 @@ def _take_text(run: Run, state: Thinking, event: Replied, d: Desk) -> Run:
         return finish(run, d, "incomplete", "budget", text=text)
     if state.purpose == "grace":
         return finish(run, d, "incomplete", "turn_limit", text=text)
-    if state.purpose in ("summary", "announce"):
+    if state.purpose == "summary":
         return finish(run, d, "completed", "done", text=text)
+    if state.purpose == "announce":
+        return finish(run, d, "completed", "done", text=text, data=run.said)
     if d.roster.has_mail(run.id):
         return next_turn(run, d)
     if order.must_submit:

@@ -34,7 +34,17 @@ PROFILES: dict[str, tuple[str, dict[str, Any]]] = {
     "meepo": ("delegate", {}),
     "phoenix": ("fanout", {}),
     "clawdbot": ("sessions", {}),
-    "openclaw": ("sessions", {}),
+    "openclaw": (
+        "sessions",
+        {
+            "max_concurrent": 8,
+            "timeout_means": "run",
+            "cleanup": "keep",
+            "announce": "requester",
+            "keys": "agent",
+            "max_children_per_agent": 5,
+        },
+    ),
     "xzatoma": ("subagent", {}),
 }
 """Profile -> its family, and the settings in which it differs from the family's defaults."""
