@@ -33,20 +33,8 @@ from retinue.core.events import (
 )
 from retinue.core.roster import Roster
 from retinue.core.state import Ended
-from retinue.core.values import (
-    Assistant,
-    Call,
-    Capabilities,
-    Definition,
-    Lane,
-    Mail,
-    ModelInfo,
-    Order,
-    Orders,
-    Reply,
-    Rules,
-    Usage,
-)
+from retinue.core.orders import Lane, Order, Orders
+from retinue.core.values import Assistant, Call, Capabilities, Definition, Mail, ModelInfo, Reply, Rules, Usage
 
 RUN = "run"
 TEXT = Reply(message=Assistant(text="done"), usage=Usage(input=5, output=5))

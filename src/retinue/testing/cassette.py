@@ -16,8 +16,9 @@ from typing import Any, Literal, cast
 import msgspec
 
 from retinue.core.effects import ChildOutcome
+from retinue.core.orders import Orders
 from retinue.core.text import digest
-from retinue.core.values import Assistant, Message, ModelInfo, Orders, Reply, Restart, ToolSchema, Value
+from retinue.core.values import Assistant, Message, ModelInfo, Reply, Restart, ToolSchema, Value
 from retinue.errors import ConfigError, ModelError, ModelRejected, ModelUnavailable, RetinueError
 from retinue.models.base import Model, Request
 from retinue.testing.virtual_clock import VirtualLoop
