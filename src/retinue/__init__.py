@@ -54,6 +54,8 @@ if TYPE_CHECKING:
     from retinue.runtime.bus import Delta, Step
     from retinue.store.base import Store
     from retinue.tools.base import Answer, Ask, Caller, Submission, Tool
+    from retinue.tools.families.base import Family
+    from retinue.tools.families.profiles import family
     from retinue.tools.function import tool
 
 __version__ = "0.1.0"
@@ -121,6 +123,8 @@ _HOMES = {
         "Submission",
         "Tool",
     ),
+    "retinue.tools.families.base": ("Family",),
+    "retinue.tools.families.profiles": ("family",),
     "retinue.tools.function": ("tool",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
@@ -142,6 +146,7 @@ __all__ = [
     "Context",
     "Delivery",
     "Delta",
+    "Family",
     "Image",
     "InvalidTransition",
     "Lane",
@@ -181,6 +186,7 @@ __all__ = [
     "Usage",
     "User",
     "Wait",
+    "family",
     "run_sync",
     "tool",
 ]

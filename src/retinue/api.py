@@ -357,12 +357,11 @@ class Retinue:
 
     async def drain(self, timeout_seconds: float = 30.0) -> bool:
         """Wait until every announcement has arrived or is given up; False when the time was not enough."""
-        deliveries = self._engine.roster.deliveries
         with contextlib.suppress(TimeoutError), self._engine.bus.watch() as watcher:
             async with asyncio.timeout(timeout_seconds):
-                while any(d.state in ("pending", "sent") for d in deliveries.values()):
+                while await self._store.deliveries(("pending", "sent")):
                     await watcher.queue.get()
-        return not any(d.state in ("pending", "sent") for d in deliveries.values())
+        return not await self._store.deliveries(("pending", "sent"))
 
     async def backup(self, path: str | Path) -> None:
         """A consistent copy of the store, made while it is in use."""

@@ -2,5 +2,5 @@
 
 import pytest
 
-for part in ("store", "store_keeping", "store_reading", "store_writing", "world"):
+for part in ("channel", "store", "store_keeping", "store_reading", "store_writing", "world"):
     pytest.register_assert_rewrite(f"tests.contracts.{part}")

@@ -78,7 +78,7 @@ class Performer:
         self._parked: list[CallModel | CallTool | Compose] = []
         self._offered: dict[tuple[str, Any], tuple[ToolSchema, ...]] = {}
         self._window = Window(engine, tools)
-        self._turns: dict[Origin, asyncio.Lock] = {}
+        self._turns: dict[Origin, tuple[asyncio.Lock, int]] = {}
 
     # conversations
 
@@ -366,13 +366,23 @@ class Performer:
     @contextlib.asynccontextmanager
     async def _in_turn(self, origin: Origin) -> AsyncIterator[None]:
         """One place is told one thing at a time, in the order in which it was to be told."""
-        turns = self._turns.setdefault(origin, asyncio.Lock())
+        turns, users = self._turns.get(origin) or (asyncio.Lock(), 0)
+        self._turns[origin] = (turns, users + 1)
         try:
             async with turns:
                 yield
         finally:
-            if not turns.locked():
-                self._turns.pop(origin, None)
+            turns, users = self._turns.pop(origin)
+            if users > 1:
+                self._turns[origin] = (turns, users - 1)
+
+    async def close_channels(self) -> None:
+        """Nothing is sent any more: those that hold something open let go of it."""
+        for channel in {id(c): c for c in self._channels.values()}.values():
+            if (close := getattr(channel, "close", None)) is not None:
+                with contextlib.suppress(Exception):
+                    async with asyncio.timeout(5):
+                        await close()
 
 
 def _asked_to_stop() -> bool:

@@ -9,7 +9,15 @@ from retinue.core.spawn import fork_point
 from retinue.core.values import Budget, Capabilities, Limits, ToolSchema, Value, Words
 from retinue.tools.base import Caller, Returned
 from retinue.tools.families.agent_settings import ALIASES, PROVIDERS, AgentSettings, resolve
-from retinue.tools.families.base import Complaint, FamilyTool, as_json, helper_name, looking, object_schema
+from retinue.tools.families.base import (
+    Complaint,
+    FamilyTool,
+    as_json,
+    dialect_tools,
+    helper_name,
+    looking,
+    object_schema,
+)
 from retinue.tools.families.states import agent_state
 
 SPAWN, FORK, SEND = "agent_spawn", "agent_fork", "agent_send"
@@ -74,15 +82,18 @@ def short(id: str) -> str:
     return id.replace("-", "")[:12]
 
 
-def access_of(asked: ToolAccess | None, settings: AgentSettings) -> Capabilities:
-    """What the model asked for; the family's own tools are lent only where nesting is wired."""
+def access_of(asked: ToolAccess | None, settings: AgentSettings, caller: Caller) -> Capabilities:
+    """What the model asked for; tools to start children are lent only where nesting is wired."""
     asked = asked or ToolAccess()
-    kept = TOOLS if settings.grant_spawn_tools else ((SEND,) if settings.enable_comms else ())
-    hidden = tuple(sorted(set(TOOLS) - set(kept)))
+    nests = settings.grant_spawn_tools and settings.allow_nested_spawn
+    nests = nests and caller.spec.depth + 1 < settings.concurrency_limits.max_depth
+    kept = TOOLS if nests else ((SEND,) if settings.enable_comms else ())
+    hidden = (dialect_tools(caller) | set(TOOLS)) - set(kept)
     if asked.policy == "allow_list":
-        return Capabilities(tools=tuple(sorted({*asked.tools, *kept})), deny=hidden)
+        tools = tuple(sorted({*asked.tools, *kept}))
+        return Capabilities(tools=tools, deny=tuple(sorted(hidden)), spawn=nests)
     denied = asked.tools if asked.policy == "deny_list" else ()
-    return Capabilities(deny=tuple(sorted({*hidden, *denied})))
+    return Capabilities(deny=tuple(sorted({*hidden, *denied})), spawn=nests)
 
 
 class _Starter(FamilyTool):
@@ -222,7 +233,7 @@ class SpawnTool(_Starter):
             helper_name(caller.spec.order.agent, "agent"),
             task,
             label=f"sub-agent-{short(id)}",
-            access=access_of(asked.tool_access, self.settings),
+            access=access_of(asked.tool_access, self.settings, caller),
             instructions=asked.system_prompt if asked.system_prompt is not None else self._inherited(),
             budget=Budget(tokens=tokens, calls=budget.max_tool_calls),
             max_turns=budget.max_turns,
@@ -274,7 +285,7 @@ class ForkTool(_Starter):
             asked.prompt,
             label=f"fork-{short(id)}",
             context=Context(kind="fork"),
-            access=access_of(asked.tool_access, self.settings),
+            access=access_of(asked.tool_access, self.settings, caller),
             budget=Budget(tokens=tokens),
             share=share,
             model=real,

@@ -103,6 +103,12 @@ class FamilyTool:
             raise Complaint(f"{self.invalid}: `{field}` is a string, but not one of valid JSON") from None
 
 
+def dialect_tools(caller: Caller) -> set[str]:
+    """The tools of all families of the caller's agent: what a fork of it must not hold, unless it may nest."""
+    mine = looking(caller).tools(caller.spec.order.agent)
+    return {name for name, tool in mine.items() if isinstance(tool, FamilyTool)}
+
+
 def looking(caller: Caller) -> Look:
     """The window of a caller. Families need one; a caller made by hand may have none."""
     if caller.look is None:

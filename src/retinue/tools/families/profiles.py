@@ -18,6 +18,7 @@ _HOMES = {
     "sessions": ("retinue.tools.families.sessions", "SessionsFamily"),
     "subagent": ("retinue.tools.families.subagent", "SubagentFamily"),
 }
+FAMILIES = tuple(_HOMES)
 PROFILES: dict[str, tuple[str, dict[str, Any]]] = {
     "meerkat": (
         "agent",
@@ -50,18 +51,28 @@ PROFILES: dict[str, tuple[str, dict[str, Any]]] = {
 """Profile -> its family, and the settings in which it differs from the family's defaults."""
 
 
+def settings_of(name: str) -> tuple[str, dict[str, Any]]:
+    """The family that a name stands for, and the settings in which it differs."""
+    return PROFILES.get(name, (name, {}))
+
+
+def family_type(kind: str) -> type[Family]:
+    """The class of a family; its module is loaded when it is first asked for."""
+    module, class_name = _HOMES[kind]
+    made: type[Family] = getattr(importlib.import_module(module), class_name)
+    return made
+
+
 def family(name: str, /, **settings: Any) -> Family:
     """A family by its own name (agent, delegate, fanout, sessions, subagent) or by a profile's (meerkat, meepo,
     phoenix, clawdbot, openclaw, xzatoma), with some settings set otherwise."""
-    kind, defaults = PROFILES.get(name, (name, {}))
-    home = _HOMES.get(kind)
-    if home is None:
-        known = [*_HOMES, *PROFILES]
+    kind, defaults = settings_of(name)
+    if kind not in FAMILIES:
+        known = [*FAMILIES, *PROFILES]
         near = difflib.get_close_matches(name, known, n=1)
         hint = f" Did you mean {near[0]!r}?" if near else ""
         raise ConfigError(f"there is no family or profile {name!r}.{hint} There is: {', '.join(known)}")
-    module, class_name = home
-    made: type[Family] = getattr(importlib.import_module(module), class_name)
+    made = family_type(kind)
     try:
         values = msgspec.convert({**defaults, **settings}, made.settings_type)
     except msgspec.ValidationError as error:

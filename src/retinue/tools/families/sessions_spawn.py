@@ -9,7 +9,15 @@ import msgspec
 from retinue.core.orders import Context, Lane, Order, Orders, Wait
 from retinue.core.values import Capabilities, Limits, ToolSchema, Value, Words
 from retinue.tools.base import Answer, Caller, Returned
-from retinue.tools.families.base import Complaint, FamilyTool, as_json, helper_name, looking, object_schema
+from retinue.tools.families.base import (
+    Complaint,
+    FamilyTool,
+    as_json,
+    dialect_tools,
+    helper_name,
+    looking,
+    object_schema,
+)
 from retinue.tools.families.sessions_settings import AGENT_ID, LANE, SKIP, SPAWN, TOOLS, SessionsSettings
 from retinue.tools.families.states import SESSIONS, ending_of
 
@@ -237,11 +245,11 @@ class SpawnTool(FamilyTool):
         """All tools but those for sessions, unless it may spawn itself. Deny wins, whoever says it."""
         s, lists = self.settings, lists or ToolLists()
         leaf = caller.spec.depth + 1 >= s.max_spawn_depth
-        deny = {*s.tools_deny, *lists.deny, *(TOOLS if leaf else ())}
         kept = () if leaf else TOOLS
+        deny = {*s.tools_deny, *lists.deny, *((dialect_tools(caller) | set(TOOLS)) - set(kept))}
         allow = [{*given, *kept} for given in (s.tools_allow, lists.allow) if given is not None]
         tools = None if not allow else tuple(sorted(set.intersection(*allow)))
-        return Capabilities(tools=tools, deny=tuple(sorted(deny)))
+        return Capabilities(tools=tools, deny=tuple(sorted(deny)), spawn=not leaf)
 
     def _first_message(self, caller: Caller, task: str) -> str:
         depth, most = caller.spec.depth + 1, self.settings.max_spawn_depth

@@ -160,7 +160,7 @@ class _Starter(FamilyTool):
             join="call",
             report="summary",
             report_prompt=task.summary_prompt or SUMMARY,
-            access=Capabilities(tools=tools, deny=() if nests else (MANY, ONE)),
+            access=Capabilities(tools=tools, deny=() if nests else (MANY, ONE), spawn=nests),
             unknown_tool="ignore",
             limits=Limits(depth=settings.max_depth - 1),
             max_turns=task.max_turns or settings.default_max_turns,

@@ -1,0 +1,242 @@
+"""Announcements as HTTP requests, signed the way of Standard Webhooks (standardwebhooks.com), and how to check one.
+
+The body depends on the delivery alone: what is sent again after a crash is the same, byte for byte, under the same key.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import contextlib
+import hmac
+import io
+import math
+import re
+import time
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import msgspec
+
+from retinue.core.values import Delivery
+from retinue.errors import ConfigError, RetinueError
+
+if TYPE_CHECKING:
+    from aiohttp import ClientResponse, ClientSession
+
+Secret = str | bytes
+
+BODY_CAP = 65_536
+BODY_SECONDS = 1.0
+
+# No full stop: it separates the parts of what is signed.
+_ID = re.compile(r"[!-\-/-~]{1,256}")
+_SECONDS = re.compile(r"[0-9]{1,12}")
+_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_VALUE = re.compile(r"[\t -~]*")
+_OURS = {"webhook-id", "webhook-timestamp", "webhook-signature", "idempotency-key", "content-type", "content-length"}
+_encode = msgspec.json.Encoder().encode
+
+
+class Webhook:
+    """A receiver at a URL. Taken is what it answers with 2xx, or with 409: it has had this key before.
+
+    Everything else raises and is tried again by the outbox, a bounded number of times. A redirect is not followed: what
+    is signed for one host is not shown to another. With several secrets each request carries a signature by each, so
+    that a receiver can change from one to the next. `close` gives the connections back; a later `send` opens new ones.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        secret: Secret | Sequence[Secret],
+        *,
+        timeout_seconds: float = 30,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        self._aiohttp = _library()
+        self._url, self._host = url, _host(url)
+        self._keys = _keys(secret)
+        if not 0 < timeout_seconds < math.inf:
+            raise ConfigError(f"a webhook's timeout_seconds must be more than 0 and finite, not {timeout_seconds!r}")
+        self._timeout_seconds = timeout_seconds
+        self._headers = {"user-agent": "retinue", **_own(headers or {})}
+        self._session: tuple[asyncio.AbstractEventLoop, ClientSession] | None = None
+
+    async def send(self, delivery: Delivery) -> None:
+        if not _ID.fullmatch(delivery.key):
+            raise RetinueError("this delivery's key cannot stand in a header: it was not sent")
+        body = _body(delivery)
+        status = await self._post(body, self._signed(delivery.key, body))
+        if 200 <= status < 300 or status == 409:
+            return
+        if 300 <= status < 400:
+            raise RetinueError(f"{self._host} answered with a redirect ({status}), which is not followed")
+        raise RetinueError(f"{self._host} answered {status}")
+
+    async def close(self) -> None:
+        """Close the connections. Requests that are under way fail."""
+        if self._session is not None:
+            (_, session), self._session = self._session, None
+            await session.close()
+
+    def _signed(self, id: str, body: bytes) -> dict[str, str]:
+        now = str(int(time.time()))
+        return {
+            **self._headers,
+            "content-type": "application/json",
+            "idempotency-key": id,
+            "webhook-id": id,
+            "webhook-timestamp": now,
+            "webhook-signature": " ".join(sign(key, id, now, body) for key in self._keys),
+        }
+
+    async def _post(self, body: bytes, headers: dict[str, str]) -> int:
+        """The status of the answer. What aiohttp says of an error may hold the URL, and that may hold a token."""
+        try:
+            async with asyncio.timeout(self._timeout_seconds):
+                response = await self._open().post(
+                    self._url, data=io.BytesIO(body), headers=headers, allow_redirects=False
+                )
+        except TimeoutError:
+            raise RetinueError(f"{self._host} did not answer within {self._timeout_seconds:g} s") from None
+        except (self._aiohttp.ClientError, OSError, ValueError) as error:
+            raise RetinueError(f"{self._host} could not be asked: {_reason(error)}") from None
+        await self._discard(response)
+        return int(response.status)
+
+    async def _discard(self, response: ClientResponse) -> None:
+        """A short body is read, so that the connection can be used again; nobody waits for the end of another.
+
+        The status is the answer: whatever becomes of the body does not change it.
+        """
+        n_read = 0
+        try:
+            with contextlib.suppress(self._aiohttp.ClientError, OSError):
+                async with asyncio.timeout(BODY_SECONDS):
+                    while n_read < BODY_CAP and (part := await response.content.read(BODY_CAP)):
+                        n_read += len(part)
+        finally:
+            response.release()  # and closes the connection, when something is still to come
+
+    def _open(self) -> ClientSession:
+        """The session of this loop. Connections cannot move to another loop; those of one that is gone are gone."""
+        loop, aiohttp = asyncio.get_running_loop(), self._aiohttp
+        if self._session is None or self._session[0] is not loop:
+            session = aiohttp.ClientSession(
+                cookie_jar=aiohttp.DummyCookieJar(),
+                timeout=aiohttp.ClientTimeout(total=None, sock_connect=None),
+                auto_decompress=False,
+            )
+            self._session = (loop, session)
+        return self._session[1]
+
+
+def sign(key: bytes, id: str, timestamp: str, body: bytes) -> str:
+    """One signature as it stands in the header; `key` is the decoded secret."""
+    mac = hmac.digest(key, b"%s.%s.%s" % (id.encode(), timestamp.encode(), body), "sha256")
+    return "v1," + base64.b64encode(mac).decode()
+
+
+def verify(
+    secret: Secret | Sequence[Secret], headers: Mapping[str, str], body: bytes, tolerance_seconds: float = 300
+) -> str:
+    """For receivers: the key of a request that was signed with the secret (or one of them) and is not old.
+
+    Anything else raises: answer it with 401. A key that you have taken before is a repetition: answer it with 409.
+    `body` is the request's body as it came, not what a parser made of it.
+    """
+    keys = _keys(secret)
+    given = {name.lower(): value for name, value in headers.items()}
+    id, timestamp = given.get("webhook-id", ""), given.get("webhook-timestamp", "")
+    if not _ID.fullmatch(id) or not _SECONDS.fullmatch(timestamp):
+        raise RetinueError("the request has no webhook-id or no webhook-timestamp that can be read")
+    wanted = [sign(key, id, timestamp, body).encode() for key in keys]
+    found = False
+    for signature in given.get("webhook-signature", "").split():
+        for one in wanted:
+            found |= hmac.compare_digest(signature.encode("utf-8", "replace"), one)
+    if not found:
+        raise RetinueError("the request is not signed with this secret")
+    if abs(time.time() - int(timestamp)) > tolerance_seconds:
+        raise RetinueError(f"the request was not signed within the last {tolerance_seconds:g} s")
+    return id
+
+
+def _body(delivery: Delivery) -> bytes:
+    origin = delivery.origin
+    # Exact: a float of milliseconds may round down to the one before.
+    at = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=delivery.next_at)
+    data = {
+        "run": delivery.run,
+        "root": delivery.root,
+        "user": origin.user,
+        "thread": origin.thread,
+        "text": delivery.text,
+    }
+    when = at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return _encode({"type": "announcement", "timestamp": when, "data": data})
+
+
+def _keys(secret: Secret | Sequence[Secret]) -> list[bytes]:
+    secrets = [secret] if isinstance(secret, (str, bytes)) else list(secret)
+    if not secrets:
+        raise ConfigError("a webhook needs a secret")
+    return [_key(one) for one in secrets]
+
+
+def _key(secret: Secret) -> bytes:
+    """The bytes of a secret. Never part of a message: not even a wrong one."""
+    if isinstance(secret, str) and secret.startswith(("whsk_", "whpk_")):
+        raise ConfigError("a webhook's secret must be symmetric: one that starts with whsec_, not with whsk_ or whpk_")
+    if isinstance(secret, str) and secret.startswith("whsec_"):
+        try:
+            secret = base64.b64decode(secret.removeprefix("whsec_"), validate=True)
+        except (binascii.Error, ValueError):
+            raise ConfigError("what follows whsec_ in a webhook's secret must be base64") from None
+    key = secret.encode() if isinstance(secret, str) else secret
+    if not key:
+        raise ConfigError("a webhook's secret must not be empty")
+    return key
+
+
+def _host(url: str) -> str:
+    """The part of the URL that may be shown."""
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        host, port = None, None
+    else:
+        host = host if parts.scheme in ("http", "https") else None
+    if not host:
+        raise ConfigError("a webhook's URL must start with http:// or https:// and name a host")
+    return host if port is None else f"{host}:{port}"
+
+
+def _own(headers: Mapping[str, str]) -> dict[str, str]:
+    own = {}
+    for name, value in headers.items():
+        if name.lower() in _OURS:
+            raise ConfigError(f"a webhook sets the header {name.lower()} itself; leave it out")
+        if not _NAME.fullmatch(name) or not _VALUE.fullmatch(value):
+            raise ConfigError(f"the webhook's header {name!r} has a name or a value that cannot be sent")
+        own[name.lower()] = value
+    return own
+
+
+def _reason(error: Exception) -> str:
+    cause = getattr(error, "os_error", error)
+    strerror = getattr(cause, "strerror", None)
+    return f"{type(error).__name__} ({strerror})" if strerror else type(error).__name__
+
+
+def _library() -> Any:
+    try:
+        import aiohttp
+    except ImportError:
+        raise ConfigError("a webhook needs aiohttp: pip install retinue[http]") from None
+    return aiohttp

@@ -1,0 +1,244 @@
+"""From a run's end to the other side of a channel, through the real runtime: once, or dead and seen to be."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import os
+import re
+import sys
+from asyncio.subprocess import PIPE, Process
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from retinue import Delivery, Origin, Retinue, Rules
+from retinue.channels.console import Console
+from retinue.channels.file import JsonLines
+from retinue.channels.webhook import Webhook
+from retinue.testing import VirtualClock
+from tests.api.house import STORES, Home, agent, lead_of, on_virtual_time
+from tests.channels.receiver import SECRET, Receiver, hang, status
+from tests.contracts.world import run_async
+
+ROOT = Path(__file__).resolve().parents[2]
+THREE = Rules(delivery_tries=3)
+QUICK = Rules(delivery_tries=3, delivery_base_ms=1)
+
+
+def to(channel: str) -> dict[str, Any]:
+    return {"announce": True, "origin": Origin(channel=channel, user="ada", thread="42")}
+
+
+async def settled(retinue: Retinue) -> bool:
+    """Whether all announcements have arrived or are given up, and that is on record."""
+    for _ in range(2_000):
+        if not await retinue.deliveries(["pending", "sent"]):
+            return True
+        await asyncio.sleep(0.005)
+    return False
+
+
+def texts(path: Path) -> list[str]:
+    return [msgspec.json.decode(line)["text"] for line in path.read_bytes().splitlines()] if path.exists() else []
+
+
+@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+@run_async
+async def test_an_announcement_arrives_once_on_the_channel_of_its_origin(kind: str, tmp_path: Path) -> None:
+    path, stream = tmp_path / "out.jsonl", io.StringIO()
+    async with Receiver() as receiver:
+        hook = Webhook(receiver.url, SECRET)
+        channels = {"hook": hook, "file": JsonLines(path), "console": Console(stream)}
+        store = None if kind == "memory" else tmp_path / "log.db"
+        async with Retinue(store, channels=channels) as retinue:
+            for name in channels:
+                await retinue.run(agent(name, [f"for the {name}"]), "Go.", **to(name))
+            await retinue.run(agent("quiet", ["for nobody"]), "Go.", origin=Origin(channel="hook"))
+            assert await settled(retinue)
+            states = [(d.origin.channel, d.state, d.attempts) for d in await retinue.deliveries()]
+        await hook.close()
+    assert sorted(states) == [("console", "acked", 1), ("file", "acked", 1), ("hook", "acked", 1)]
+    assert (receiver.texts, len(receiver.requests)) == (["for the hook"], 1)
+    assert texts(path) == ["for the file"]
+    assert stream.getvalue() == "[user ada, thread 42]\n  for the console\n"
+
+
+@run_async
+async def test_a_child_in_the_background_is_announced_to_whoever_asked(tmp_path: Path) -> None:
+    async with Receiver() as receiver:
+        hook = Webhook(receiver.url, SECRET)
+        lead = lead_of(agent("child", ["built"]), 3, options={"orphans": "wait"}, join="none", announce=True)
+        async with Retinue(channels={"hook": hook}) as retinue:
+            outcome = await retinue.run(lead, "Go.", origin=Origin(channel="hook", user="ada", thread="42"))
+            assert await settled(retinue)
+            keys = {d.key for d in await retinue.deliveries(["acked"])}
+        await hook.close()
+    assert set(receiver.taken) == keys
+    sent = [body["data"] for body in receiver.taken.values()]
+    assert {d["run"] for d in sent} == {c.id for c in outcome.children}
+    assert {(d["root"], d["user"], d["thread"], d["text"]) for d in sent} == {(outcome.id, "ada", "42", "built")}
+
+
+class Blocked:
+    """Channels that refuse everything, until they are let."""
+
+    def __init__(self, folder: Path) -> None:
+        self.wall = folder / "wall"
+        self.wall.write_text("a file where a folder should be")
+        self.channel = JsonLines(self.wall / "out.jsonl")
+
+    def let(self) -> None:
+        self.wall.unlink()
+
+
+@pytest.mark.parametrize("kind", STORES)
+@on_virtual_time
+async def test_a_channel_that_always_fails_leaves_a_dead_delivery_and_the_others_alone(
+    kind: str, tmp_path: Path
+) -> None:
+    home, path, stream, blocked = Home(kind, tmp_path), tmp_path / "out.jsonl", io.StringIO(), Blocked(tmp_path)
+    hook = Webhook("http://127.0.0.1:1/hook", SECRET, timeout_seconds=1)
+    channels = {"blocked": blocked.channel, "hook": hook, "file": JsonLines(path), "console": Console(stream)}
+    async with home.open(channels=channels, rules=THREE) as retinue:
+        for name in channels:
+            await retinue.run(agent(name, [f"for the {name}"]), "Go.", **to(name))
+        await asyncio.sleep(24 * 3_600)
+        await hook.close()
+        found = {d.origin.channel: d for d in await retinue.deliveries()}
+        assert {name: (d.state, d.bounces) for name, d in found.items()} == {
+            "blocked": ("dead", 3),
+            "hook": ("dead", 3),
+            "file": ("acked", 0),
+            "console": ("acked", 0),
+        }
+        assert {d.key for d in await retinue.deliveries(["dead"])} == {found["blocked"].key, found["hook"].key}
+        assert "cannot be appended to (Not a directory)" in found["blocked"].error
+        assert found["hook"].error.startswith("RetinueError: 127.0.0.1:1 ")
+        assert texts(path) == ["for the file"]
+        assert "for the console" in stream.getvalue()
+    blocked.let()
+    async with home.open(channels=channels, rules=THREE) as retinue:
+        await retinue.redeliver(found["blocked"].key)
+        await asyncio.sleep(60)
+        states = {d.origin.channel: d.state for d in await retinue.deliveries()}
+    assert states == {"blocked": "acked", "hook": "dead", "file": "acked", "console": "acked"}
+    assert texts(blocked.wall / "out.jsonl") == ["for the blocked"]
+
+
+@run_async
+async def test_a_dead_webhook_can_be_sent_again_and_arrives_once() -> None:
+    async with Receiver() as receiver:
+        hook = Webhook(receiver.url, SECRET)
+        receiver.answer = status(410)
+        async with Retinue(channels={"hook": hook}, rules=QUICK) as retinue:
+            await retinue.run(agent("one", ["It is done."]), "Go.", **to("hook"))
+            assert await settled(retinue)
+            (dead,) = await retinue.deliveries(["dead"])
+            assert (dead.bounces, len(receiver.requests), receiver.taken) == (3, 3, {})
+            assert dead.error == f"RetinueError: 127.0.0.1:{receiver.url.split(':')[2].split('/')[0]} answered 410"
+            receiver.answer = None
+            await retinue.redeliver(dead.key)
+            assert await settled(retinue)
+            (sent,) = await retinue.deliveries()
+            assert (sent.state, sent.key, sent.error) == ("acked", dead.key, "")
+        await hook.close()
+    assert receiver.texts == ["It is done."]
+    assert {headers["webhook-id"] for headers, _ in receiver.requests} == {dead.key}
+
+
+@run_async
+async def test_an_answer_that_was_lost_does_not_make_two_announcements() -> None:
+    async with Receiver() as receiver:
+        hook = Webhook(receiver.url, SECRET, timeout_seconds=0.2)
+        receiver.after = hang
+        async with Retinue(channels={"hook": hook}, rules=QUICK) as retinue:
+            await retinue.run(agent("one", ["It is done."]), "Go.", **to("hook"))
+            assert await settled(retinue)
+            (sent,) = await retinue.deliveries()
+        await hook.close()
+    assert (sent.state, sent.attempts, sent.bounces) == ("acked", 2, 1)
+    assert (receiver.texts, len(receiver.requests)) == (["It is done."], 2)
+
+
+@on_virtual_time
+async def test_what_two_channels_of_one_file_are_given_after_a_restart_is_written_once(tmp_path: Path) -> None:
+    """The process dies after the line is written and before that is on record: the next one sends it again."""
+    home, path = Home("memory", tmp_path), tmp_path / "out.jsonl"
+    taken = list[Delivery]()
+
+    class Interrupted:
+        async def send(self, delivery: Delivery) -> None:
+            taken.append(delivery)
+            await JsonLines(path).send(delivery)
+            await asyncio.sleep(3_600)
+
+    async with home.open(channels={"file": Interrupted()}) as retinue:
+        await retinue.run(agent("one", ["It is done."]), "Go.", **to("file"))
+        await asyncio.sleep(1)
+    assert len(taken) == 1
+    async with home.open(channels={"file": JsonLines(path)}) as retinue:
+        assert await settled(retinue)
+        (sent,) = await retinue.deliveries()
+    assert (sent.state, sent.attempts) == ("acked", 2)
+    assert texts(path) == ["It is done."]
+
+
+@run_async
+async def test_the_code_on_the_page_runs(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "channels.md").read_text(encoding="utf-8")
+    program = "\n".join(re.findall(r"```python\n(.*?)```", page, re.DOTALL))
+    env = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    command = [sys.executable, "-W", "error", "-c", program]
+    process = await asyncio.create_subprocess_exec(*command, cwd=tmp_path, env=env, stderr=PIPE)
+    _, said = await process.communicate()
+    assert (process.returncode, said) == (0, b"[user ada, thread 42]\n  Built main: no errors.\n")
+    assert texts(tmp_path / "announcements.jsonl") == ["Built main: no errors."]
+
+
+async def announcer(store: Path, url: str) -> Process:
+    path = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
+    command = [sys.executable, "-W", "error", "-m", "tests.channels.announcer", str(store), url]
+    return await asyncio.create_subprocess_exec(*command, env={**os.environ, "PYTHONPATH": path}, stdout=PIPE)
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+@run_async
+async def test_a_process_killed_before_the_webhook_was_answered_announces_once(moment: str, tmp_path: Path) -> None:
+    """The child has ended; its announcement is with the receiver, which has taken it or not, and has not answered."""
+    reached = asyncio.Event()
+
+    async def stall() -> None:
+        reached.set()
+        await hang()
+
+    async with Receiver() as receiver:
+        setattr(receiver, moment, stall)
+        process = await announcer(tmp_path / "log.db", receiver.url)
+        await asyncio.wait_for(reached.wait(), 25)
+        process.kill()
+        assert (await process.communicate(), process.returncode) == ((b"", None), -9)
+        assert receiver.texts == (["built"] if moment == "after" else [])
+        setattr(receiver, moment, None)
+        process = await announcer(tmp_path / "log.db", receiver.url)
+        said, _ = await asyncio.wait_for(process.communicate(), 25)
+        assert (process.returncode, said) == (0, b"acked 2 0")
+        assert (receiver.texts, len(receiver.requests)) == (["built"], 2)
+        ((_, first), (_, second)) = receiver.requests
+        assert first == second
+        hook = Webhook(receiver.url, SECRET)
+        async with Retinue(tmp_path / "log.db", channels={"hook": hook}):
+            await asyncio.sleep(0.1)
+        await hook.close()
+        assert len(receiver.requests) == 2, "what was acknowledged is not sent again"
+
+
+@on_virtual_time
+async def test_an_announcement_for_a_channel_that_is_not_there_is_dead_and_says_so() -> None:
+    async with Retinue(clock=VirtualClock(), channels={"file": Console(io.StringIO())}, rules=THREE) as retinue:
+        await retinue.run(agent("one", ["It is done."]), "Go.", **to("hook"))
+        await asyncio.sleep(3_600)
+        (dead,) = await retinue.deliveries()
+    assert (dead.state, dead.error) == ("dead", "RetinueError: no channel 'hook' in this process")
