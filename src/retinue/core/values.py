@@ -227,8 +227,8 @@ class Ending(Value):
     """How a run ended, as the runtime saw it; never parsed from what a model wrote.
 
     `stop` says why, in one word of a closed list (docs/states.md); `error` is for people. `text` is the result, or the
-    last text when the run was stopped; when it was cut, `artifacts` holds the whole. `data` is the typed result that was
-    handed in, or, behind an announcement, the text that it announces.
+    last text when the run was stopped; when it was cut, `artifacts` holds the whole. `data` is the typed result that
+    was handed in, or, behind an announcement, the text that it announces.
     """
 
     state: End

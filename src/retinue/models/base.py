@@ -15,6 +15,7 @@ class Request:
     """Everything a model needs for one reply. `messages` is valid for every provider: each call has its result."""
 
     run: str
+    root: str
     path: str
     agent: str
     model: str

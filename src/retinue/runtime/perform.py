@@ -26,6 +26,7 @@ from retinue.core.events import (
     Submitted,
     ToolReturned,
 )
+from retinue.core.history import Conversation, History
 from retinue.core.kin import child_outcome
 from retinue.core.orders import Orders, Spec
 from retinue.core.policy import allows
@@ -34,7 +35,6 @@ from retinue.core.text import clean, clip
 from retinue.core.values import Call, Delivery, Message, Origin, Reply, Restart, ToolSchema, checked
 from retinue.errors import ModelError, ModelUnavailable, RetinueError
 from retinue.models.base import Model, Request
-from retinue.runtime.context import Conversation, view
 from retinue.runtime.window import Window
 from retinue.tools.base import Answer, Ask, Caller, Returned, Submission, Tool
 
@@ -209,6 +209,7 @@ class Performer:
         definition = roster.definitions[order.agent]
         request = Request(
             run=run.id,
+            root=spec.root,
             path=spec.path,
             agent=order.agent,
             model=spec.model,
@@ -216,7 +217,7 @@ class Performer:
             attempt=effect.attempt,
             purpose=effect.purpose,
             instructions=definition.instructions if order.instructions is None else order.instructions,
-            messages=view(conversation, run.start, run.length),
+            messages=History(conversation, run.start, run.length),
             tools=self._tools_for(spec) if effect.purpose in ("turn", "grace") else (),
             max_output=effect.max_output,
             key=effect.key,

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import random
+from collections.abc import Sequence
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from retinue.core.history import MISSING, Conversation, History, view
 from retinue.core.values import Assistant, Call, Message, Result, User
-from retinue.runtime.context import MISSING, Conversation, view
 
 IDS = st.sampled_from(["a", "b", "c", "d"])
 CALLS = st.lists(IDS, max_size=4, unique=True).map(lambda ids: tuple(Call(id=i, name=f"tool_{i}") for i in ids))
@@ -101,3 +104,78 @@ def test_calls_of_one_reply_that_share_an_id_have_a_result_each() -> None:
     said = Assistant(calls=(Call(id="a", name="x"), Call(id="a", name="y")))
     shown = view(of([said, Result(call_id="a", text="1"), Result(call_id="a", text="2")]), 0, 3)
     assert [m.text for m in shown] == ["", "1", "2"]
+
+
+def test_what_a_dialect_keeps_is_what_it_would_make_of_the_whole() -> None:
+    """Random conversations with missing and stray results, forks of forks (between units, as forks are), and views from
+    the middle: the pieces that are kept join to what encoding the whole view gives, at every length."""
+    made: list[str] = []
+
+    def encode(unit: Sequence[Message]) -> bytes:
+        made.append("")
+        return "|".join(f"{type(m).__name__}:{m.text}" for m in unit).encode()
+
+    def whole(conversation: Conversation, start: int, stop: int) -> bytes:
+        parts: list[list[Message]] = []
+        for message in view(conversation, start, stop):
+            if isinstance(message, Result):
+                parts[-1].append(message)
+            else:
+                parts.append([message])
+        return b",".join(encode(p) for p in parts)
+
+    for seed in range(300):
+        r = random.Random(seed)
+        conversations = [Conversation()]
+        for step in range(40):
+            one = r.choice(conversations)
+            if r.random() < 0.05 and len(one):
+                said = list(one.read(0, len(one)))
+                ends = [n for n in range(1, len(said)) if not isinstance(said[n], Result)]
+                conversations.append(Conversation(one, r.choice([*ends, len(said)])))
+                continue
+            calls = tuple(Call(id=f"c{step}{i}", name="t") for i in range(r.choice((0, 0, 1, 2, 3))))
+            one.append(r.choice((User(text=f"u{step}"), Assistant(text=f"a{step}", calls=calls))))
+            for call in calls:
+                if one.own[-1].__class__ is not User and r.random() < 0.8:
+                    one.append(Result(call_id=call.id, text=f"r{call.id}"))
+            if r.random() < 0.1:
+                one.append(Result(call_id="stray", text="stray"))
+            length = len(one)
+            for start in {0, r.randint(0, length)}:
+                history = History(one, start, length)
+                want = whole(one, start, length)
+                assert b",".join(p for p in history.encode("x", encode) if p) == want, (seed, step, start)
+                assert list(history) == view(one, start, length)
+
+
+def test_each_unit_is_encoded_once_and_a_fork_encodes_nothing_again() -> None:
+    made: list[int] = []
+
+    def encode(unit: Sequence[Message]) -> bytes:
+        made.append(len(unit))
+        return b"{}"
+
+    base = Conversation()
+    for n in range(100):
+        base.append(User(text=str(n)))
+        History(base, 0, len(base)).encode("x", encode)
+    assert len(made) == 100
+    forks = [Conversation(base, 100) for _ in range(10)]
+    joined = []
+    for fork in forks:
+        fork.append(User(text="go"))
+        pieces = History(fork, 0, len(fork)).encode("x", encode)
+        joined.append(pieces[0])
+    assert len(made) == 110
+    assert all(prefix is joined[0] for prefix in joined)
+
+
+def test_the_last_unit_can_be_asked_for_alone() -> None:
+    one = Conversation()
+    one.append(User(text="a"))
+    assert History(one, 0, 1).last_unit() == [User(text="a")]
+    one.append(Assistant(calls=(Call(id="c", name="t"), Call(id="d", name="t"))))
+    one.append(Result(call_id="d", text="two"))
+    head, first, second = History(one, 0, 3).last_unit()
+    assert (head, first.text, second.text) == (one.own[1], MISSING, "two")
