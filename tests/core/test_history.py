@@ -124,7 +124,7 @@ def test_what_a_dialect_keeps_is_what_it_would_make_of_the_whole() -> None:
                 parts.append([message])
         return b",".join(encode(p) for p in parts)
 
-    for seed in range(300):
+    for seed in range(60):
         r = random.Random(seed)
         conversations = [Conversation()]
         for step in range(40):
@@ -145,7 +145,7 @@ def test_what_a_dialect_keeps_is_what_it_would_make_of_the_whole() -> None:
             for start in {0, r.randint(0, length)}:
                 history = History(one, start, length)
                 want = whole(one, start, length)
-                assert b",".join(p for p in history.encode("x", encode) if p) == want, (seed, step, start)
+                assert b",".join(history.encode("x", encode)) == want, (seed, step, start)
                 assert list(history) == view(one, start, length)
 
 

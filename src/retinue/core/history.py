@@ -46,7 +46,8 @@ class Conversation:
         """The units from `start` to `stop` as a dialect writes them, in pieces that can be joined."""
         out: list[bytes] = []
         if self.base is not None and start < self.base_length:
-            out.append(self.base.prefix(dialect, start, min(stop, self.base_length), encode))
+            shared = self.base.prefix(dialect, start, min(stop, self.base_length), encode)
+            out += [shared] if shared else []
         if stop > self.base_length:
             out += self._encoded(dialect).pieces(start, stop, encode)
         return out
