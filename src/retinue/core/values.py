@@ -136,16 +136,30 @@ class Budget(Value):
 
 
 class ModelInfo(Value):
-    """Facts about a model. A price of None is unknown, never free. Prices are nano-dollars per token."""
+    """Facts about a model. A price of None is unknown, never free. Prices are nano-dollars per token; those of the
+    cache are the input's where they are not told."""
 
     name: str
     window: int = 200_000
     max_output: int = 8_192
     price_in: int | None = None
     price_out: int | None = None
+    price_cache_read: int | None = None
+    price_cache_write: int | None = None
 
     def cost(self, input_tokens: int, output_tokens: int) -> int:
-        return input_tokens * (self.price_in or 0) + output_tokens * (self.price_out or 0)
+        """The most that so many tokens can cost: as if all of the prompt were written to a cache."""
+        price_in = max(self.price_in or 0, self.price_cache_write or 0)
+        return input_tokens * price_in + output_tokens * (self.price_out or 0)
+
+    def price(self, usage: Usage) -> int:
+        """What a call has cost, its cached parts at their own prices."""
+        plain = self.price_in or 0
+        read = plain if self.price_cache_read is None else self.price_cache_read
+        write = plain if self.price_cache_write is None else self.price_cache_write
+        rest = max(0, usage.input - usage.cache_read - usage.cache_write)
+        cached = usage.cache_read * read + usage.cache_write * write
+        return rest * plain + cached + usage.output * (self.price_out or 0)
 
     @property
     def priced(self) -> bool:

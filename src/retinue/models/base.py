@@ -12,7 +12,11 @@ from retinue.core.values import Message, ModelInfo, Reply, ToolSchema
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """Everything a model needs for one reply. `messages` is valid for every provider: each call has its result."""
+    """Everything a model needs for one reply. `messages` is valid for every provider: each call has its result.
+
+    `tools` may be called now; `declared` stays the same through all turns of a run and through its forks, so that the
+    prefix of their prompts does: what is declared and not lent is refused when it is called.
+    """
 
     run: str
     root: str
@@ -27,6 +31,7 @@ class Request:
     tools: tuple[ToolSchema, ...]
     max_output: int
     key: str
+    declared: tuple[ToolSchema, ...] = ()
 
 
 class Model(Protocol):

@@ -221,6 +221,7 @@ class Performer:
             tools=self._tools_for(spec) if effect.purpose in ("turn", "grace") else (),
             max_output=effect.max_output,
             key=effect.key,
+            declared=self._tools_for(self._declarer(spec)),
         )
 
         def emit(text: str) -> None:
@@ -228,6 +229,15 @@ class Performer:
                 bus.preview(run.id, effect.attempt, text)
 
         return checked(_clean_reply(await model.complete(request, emit)))
+
+    def _declarer(self, spec: Spec) -> Spec:
+        """Whose list of tools a run declares: its own, or that of the run it was forked from."""
+        specs = self._engine.roster.specs
+        while spec.order.context.kind == "fork" and (parent := specs.get(spec.parent)) is not None:
+            if parent.order.agent != spec.order.agent:
+                break
+            spec = parent
+        return spec
 
     def _tools_for(self, spec: Spec) -> tuple[ToolSchema, ...]:
         """The agent's tools that its run may call; the same tuple for all runs of one kind."""
