@@ -1,0 +1,84 @@
+"""The arguments of `delegate_tasks`, checked one by one in the order and words of the document; then what it leaves
+open, in ours."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+import msgspec
+
+from retinue.core.values import Value
+from retinue.tools.families.base import Complaint
+
+MODES = ("parallel", "background")
+TOP_FIELDS = ("mode", "tasks")
+MAX_ID = 200
+
+
+class Task(Value, forbid_unknown_fields=True):
+    """One sub-task as the parent wrote it."""
+
+    task_id: str
+    prompt: str
+    tools: tuple[str, ...]
+    context_summary: str = ""
+    model: str = ""
+
+
+def read_call(args: dict[str, Any], most: int) -> tuple[str, list[Task]]:
+    """The mode and the tasks, at most `most` of them."""
+    mode, raw = args.get("mode"), args.get("tasks")
+    if not isinstance(mode, str):
+        raise Complaint("Missing 'mode' parameter")
+    if mode not in MODES:
+        raise Complaint(f"Invalid mode '{mode}'. Must be 'parallel' or 'background'.")
+    if not isinstance(raw, list):
+        raise Complaint("Missing or invalid 'tasks' parameter")
+    if not raw:
+        raise Complaint("'tasks' array cannot be empty")
+    for i, task in enumerate(raw):
+        _check_required(i, task)
+    if len(raw) > most:
+        raise Complaint(f"Too many sub-tasks: {len(raw)} (max {most})")
+    check_fields(args, TOP_FIELDS)
+    tasks = [_read_task(i, task) for i, task in enumerate(raw)]
+    _check_ids(tasks)
+    return mode, tasks
+
+
+def _check_required(i: int, task: Any) -> None:
+    fields = task if isinstance(task, dict) else {}
+    for name in ("task_id", "prompt"):
+        value = fields.get(name)
+        if not isinstance(value, str) or not value.strip():
+            raise Complaint(f"Task {i} missing '{name}'")
+    if not isinstance(fields.get("tools"), list):
+        raise Complaint(f"Task {i} missing 'tools'")
+
+
+def _read_task(i: int, task: dict[str, Any]) -> Task:
+    check_fields(task, Task.__struct_fields__, f"Task {i}: ")
+    given = {name: value for name, value in task.items() if value is not None}
+    given["tools"] = [name for name in task["tools"] if isinstance(name, str)]
+    try:
+        return msgspec.convert(given, Task)
+    except msgspec.ValidationError as error:
+        raise Complaint(f"Task {i}: {error}") from None
+
+
+def _check_ids(tasks: list[Task]) -> None:
+    first: dict[str, int] = {}
+    for i, task in enumerate(tasks):
+        id = task.task_id
+        if not id.isprintable() or len(id) > MAX_ID:
+            raise Complaint(f"Task {i}: 'task_id' must be one line of at most {MAX_ID} characters")
+        if id in first:
+            raise Complaint(f"Duplicate task_id '{id}': tasks {first[id]} and {i}. Give each task an id of its own.")
+        first[id] = i
+
+
+def check_fields(given: dict[str, Any], known: Collection[str], where: str = "") -> None:
+    for name in given:
+        if name not in known:
+            raise Complaint(f"{where}unknown field '{name}'. Known fields: {', '.join(known)}")
