@@ -12,6 +12,7 @@ import msgspec
 from msgspec.structs import replace
 
 from retinue.channels.base import Channel
+from retinue.config import environment_catalog
 from retinue.core import machine
 from retinue.core.events import (
     Answered,
@@ -31,7 +32,7 @@ from retinue.core.text import run_id
 from retinue.core.values import Assistant, Capabilities, Delivery, Mail, Message, Rules, checked
 from retinue.definitions import Agent, define
 from retinue.errors import ConfigError, NotFound, Refused, RetinueError
-from retinue.models.base import Model
+from retinue.models.base import Model, Models
 from retinue.outcomes import Node, Outcome, build_outcome, state_word
 from retinue.runtime.bus import Delta, Step
 from retinue.runtime.clock import Clock, SystemClock
@@ -58,6 +59,7 @@ class Retinue:
         agents: Sequence[Agent] = (),
         rules: Rules | None = None,
         channels: Mapping[str, Channel] | None = None,
+        models: Models | None = None,
         clock: Clock | None = None,
     ) -> None:
         self._clock = clock or SystemClock()
@@ -69,6 +71,7 @@ class Retinue:
             rules = msgspec.structs.replace(rules, salt=self._clock.chance())
         self._toolbox = Toolbox()
         self._models: dict[str, Model] = {}
+        self._catalog = models
         self._agents: dict[str, Agent] = {}
         self._asked: dict[str, asyncio.Future[str]] = {}
         self._store = _open(store)
@@ -78,6 +81,8 @@ class Retinue:
     async def __aenter__(self) -> Retinue:
         await self._engine.start()
         try:
+            for name in self._catalog.offered if self._catalog is not None else ():
+                self._know_model(name)
             for agent in self._first:
                 self._register(agent)
             await self._engine.take_up()
@@ -88,6 +93,8 @@ class Retinue:
 
     async def __aexit__(self, *exc: object) -> None:
         await self._engine.stop()
+        if self._catalog is not None:
+            await self._catalog.close()
 
     # starting runs
 
@@ -158,13 +165,8 @@ class Retinue:
         return event.id
 
     def _order(self, agent: Agent, task: str, options: dict[str, Any]) -> Order:
-        options = {**agent.order_defaults, **options}
-        switches = options.pop("families", {})
-        if off := agent.withheld(switches):
-            access = options.get("access", Capabilities())
-            options["access"] = replace(access, deny=tuple(sorted({*access.deny, *off})))
-        if switches and "instructions" not in options:
-            options["instructions"] = agent.instructed(switches)
+        options = agent.order_options(options)
+        self._know_model(options.get("model", ""))
         if (seconds := options.pop("timeout_seconds", None)) is not None:
             options["timeout_ms"] = round(seconds * 1000)
         try:
@@ -201,7 +203,16 @@ class Retinue:
         for member in crew:
             self._toolbox.add(member.name, tools[member.name], member.order_defaults)
             self._agents[member.name] = member
+            if isinstance(member.model, str):
+                self._know_model(member.model)
             self._engine.register(define(member, tools), member.model_info)
+
+    def _know_model(self, name: str) -> None:
+        """A model that is given by its name alone is looked up in the catalog."""
+        if name not in self._models and ":" in name:
+            self._catalog = self._catalog or environment_catalog()
+            self._models[name] = model = self._catalog.find(name)
+            self._engine.describe(replace(model.info, name=name))
 
     def _equip(self, agent: Agent) -> Sequence[Tool]:
         own = agent.own_tools

@@ -5,15 +5,19 @@ it is reported with its line and with what was probably meant.
 from __future__ import annotations
 
 import difflib
+import os
 import re
 import tomllib
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from retinue.core.values import Value
 from retinue.errors import ConfigError
 from retinue.tools.families.base import Family
 from retinue.tools.families.profiles import FAMILIES, PROFILES, family, family_type, settings_of
+
+if TYPE_CHECKING:
+    from retinue.models.catalog import Catalog
 
 SECTIONS: dict[str, str] = {
     "sub_agents": "agent",
@@ -31,6 +35,13 @@ class Config(Value):
 
     families: tuple[Any, ...] = ()
     path: str = ""
+
+
+def environment_catalog() -> Catalog:
+    """The models that the environment has keys for."""
+    from retinue.models.catalog import Catalog
+
+    return Catalog(os.environ)
 
 
 def read_config(path: str | Path) -> Config:

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import msgspec
 
-from retinue.core.values import Budget, Definition, ModelInfo
+from retinue.core.values import Budget, Capabilities, Definition, ModelInfo
 from retinue.errors import ConfigError
 from retinue.models.base import Model
 from retinue.tools.base import Tool
@@ -91,6 +91,17 @@ class Agent:
             out["report"] = "submit"
             out["must_submit"] = True
         return {**out, **self.options}
+
+    def order_options(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        """Its defaults with the options of one request. `families` turns families on or off: a dict of names."""
+        out = {**self.order_defaults, **options}
+        switches = out.pop("families", {})
+        if off := self.withheld(switches):
+            access = out.get("access", Capabilities())
+            out["access"] = msgspec.structs.replace(access, deny=tuple(sorted({*access.deny, *off})))
+        if switches:
+            out.setdefault("instructions", self.instructed(switches))
+        return out
 
     @property
     def model_name(self) -> str:

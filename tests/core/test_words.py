@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from retinue.core.effects import Deliver, Transmit
-from retinue.core.events import Acked, Sent
+from retinue.core.events import Acked, Requested, Sent
 from retinue.core.orders import Base, Context, Order
 from retinue.core.text import digest
-from retinue.core.values import Capabilities, Limits, Origin, Words
+from retinue.core.values import Budget, Capabilities, Limits, Origin, Words
 from retinue.core.words import fill
 from tests.core.driver import TOOLS, Story, call, hand
 
@@ -210,3 +210,49 @@ def test_an_allow_list_of_nothing_that_exists_is_refused() -> None:
     assert "none of its tools" in story.texts("root")
     (b,) = story.spawning("root", hand("b", access=Capabilities(tools=()), unknown_tool="ignore"))
     assert set(TOOLS) & set(story.specs[b].capabilities.tools or ()) == set()
+
+
+def test_words_can_tell_one_reason_from_another() -> None:
+    story = Story()
+    words = Words(notice={"incomplete/turn_limit": "out of turns", "incomplete": "cut short"})
+    story.define("boss", crew=("boss", "hand"), words={"hire": words})
+    story.start()
+    a, b = story.spawning("root", hand("a", join="none", max_turns=0), hand("b", join="none"))
+    story.reply(b, "so far", stop="length")
+    story.reply("root", "", call("look"))
+    story.tool("root")
+    assert story.ended(a) == ("incomplete", "turn_limit")
+    assert "out of turns" in story.texts("root")
+    assert "cut short" in story.texts("root")
+
+
+def test_a_name_that_the_agent_never_had_is_denied_in_the_same_words() -> None:
+    story = told()
+    (a,) = story.spawning("root", hand("a", join="none"))
+    story.reply(a, "", call("invented"))
+    (result,) = story.results(a)
+    assert result.text.startswith("no invented here (")
+
+
+def test_an_ended_run_whose_children_go_on_can_be_resumed() -> None:
+    story = Story()
+    story.start()
+    (a,) = story.spawning("root", hand("a", join="none", bond="keep"))
+    story.reply("root", "started")
+    fields = {
+        "conversation": "root",
+        "resumes": "root",
+        "base": Base(conversation="root", length=story.run("root").length),
+    }
+    event = Requested(id="next", order=Order(agent="boss", task="and?"), **fields)
+    assert story.post("", event) == ""
+    assert story.is_("next") == "Thinking"
+    again = Requested(id="third", order=Order(agent="boss", task="and?"), **fields)
+    assert "is already writing" in story.post("", again)
+    assert story.is_(a) == "Thinking"
+
+
+def test_instructions_of_the_order_count_for_the_budget() -> None:
+    story = Story()
+    story.start(budget=Budget(tokens=20_000), instructions="x" * 30_000)
+    assert story.ended("root") == ("incomplete", "tokens_budget")

@@ -39,7 +39,8 @@ def dispatch(run: Run, d: Desk, said: Assistant, *, cut: bool) -> Run:
     for index, call in enumerate(calls):
         reason = refusals.get(index)
         # A name that the agent never had goes to the toolbox, which knows what to suggest instead.
-        if reason is None and call.name in known and (why := gate(chain, call.name, d.now)) is not None:
+        why = gate(chain, call.name, d.now) if reason is None and (call.name in known or d.words.denied) else None
+        if why is not None:
             denied = d.words.denied
             reason = fill(denied, {"tool": call.name, "why": why}) if denied else f"Refused: {why}."
         if reason is None and (lack := ledger.lacks(run.id, ONE_CALL)) is not None:

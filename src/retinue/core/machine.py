@@ -136,7 +136,7 @@ def refuse_request(roster: Roster, event: Requested) -> None:
         raise Refused("price", f"the price of {model!r} is unknown, so a budget in dollars cannot be kept")
     if not event.id or event.id in roster.specs:
         raise Refused("id", f"a run with the id {event.id!r} exists already" if event.id else "a run needs an id")
-    if event.conversation and any(s.conversation == event.conversation for s in roster.specs.values()):
+    if event.conversation and any(roster.specs[id].conversation == event.conversation for id in roster.runs):
         raise Refused("conversation", f"a live run is already writing in conversation {event.conversation}")
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from retinue.core.desk import Desk, weight
+from retinue.core.desk import Desk, size, weight
 from retinue.core.effects import CallModel, Purpose
 from retinue.core.ending import finish
 from retinue.core.ledger import DIMENSIONS, UNLIMITED
@@ -83,7 +83,10 @@ def _likely_prompt(run: Run) -> int:
 
 def prompt_bound(run: Run, d: Desk) -> int:
     """An upper bound of the next prompt's tokens: the provider's last count, and every byte since."""
-    return run.context + run.fresh + (d.definition.size if run.context == 0 or run.turn == 0 else 0)
+    if run.context and run.turn:
+        return run.context + run.fresh
+    instructions = d.order.instructions
+    return run.context + run.fresh + d.definition.size + (size(instructions) if instructions else 0)
 
 
 def amounts(d: Desk, prompt: int, output: int) -> Amounts:

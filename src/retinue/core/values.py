@@ -175,7 +175,8 @@ class ToolSchema(Value):
 
 
 class Words(Value):
-    """How a tool speaks of the children that it has started: templates by how they ended, "" for any other end.
+    """How a tool speaks of the children that it has started: templates by how they ended (`incomplete/turn_limit`, or
+    `incomplete`), "" for any other end.
 
     `notice` is for the parent's mailbox, `announcement` for the channel, `denied` for a child that calls a tool which
     it does not hold. The names that may stand in braces are the fields of `core.words.facts`.

@@ -34,6 +34,17 @@ class Request:
     declared: tuple[ToolSchema, ...] = ()
 
 
+class Models(Protocol):
+    """Models by name. `offered` are those that runs may ask for although no agent names them."""
+
+    @property
+    def offered(self) -> Sequence[str]: ...
+
+    def find(self, name: str) -> Model: ...
+
+    async def close(self) -> None: ...
+
+
 class Model(Protocol):
     """Contract: `complete` returns one reply or raises a `ModelError`; a cancelled call spends nothing more. `emit`
     takes text as it comes and may be ignored."""

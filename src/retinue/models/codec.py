@@ -56,7 +56,7 @@ class Codec(Protocol):
 
     def unit(self, messages: Sequence[Message], *, mark: bool = False) -> bytes: ...
 
-    def tail(self, max_output: int) -> bytes: ...
+    def tail(self, max_output: int, options: Options | None = None) -> bytes: ...
 
     def path(self, model: str, options: Options) -> str: ...
 
@@ -89,7 +89,7 @@ def encode(
     parts = list(units(messages))
     last = len(parts) - 1
     body = b",".join(codec.unit(part, mark=options.cache and n == last) for n, part in enumerate(parts))
-    return codec.head(model, instructions, tools, options) + body + codec.tail(max_output)
+    return codec.head(model, instructions, tools, options) + body + codec.tail(max_output, options)
 
 
 def opaque_for(dialect: str, message: Assistant) -> str:
@@ -107,6 +107,6 @@ def arguments(args: str) -> dict[str, Any]:
     in one, where the model can see what it wrote."""
     try:
         value = msgspec.json.decode(args)
-    except (msgspec.DecodeError, UnicodeError):
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
         value = None
     return value if isinstance(value, dict) else {"invalid_json": args} if args.strip() else {}

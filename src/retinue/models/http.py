@@ -5,6 +5,7 @@ address that was configured and nowhere else.
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -111,7 +112,7 @@ class HttpModel:
             "user-agent": "retinue",
             **(headers or {}),
         }
-        self._kind = f"{codec.dialect} {sorted(getattr(codec, '__dict__', {}).items())}"
+        self._kind = _variant(codec)
         self._heads: dict[tuple[str, int], tuple[tuple[ToolSchema, ...], bytes]] = {}
 
     def __repr__(self) -> str:
@@ -148,7 +149,7 @@ class HttpModel:
             last = parts[-1]
         if self.options.cache and pieces:
             pieces[-1] = unit(last, mark=True)
-        tail = self.codec.tail(request.max_output)
+        tail = self.codec.tail(request.max_output, self.options)
         if request.declared and not request.tools:
             tail = tail[:-1] + NO_CALLS[self.codec.dialect] + b"}"
         return b"".join((head, b",".join(pieces), tail))
@@ -237,6 +238,12 @@ class HttpModel:
         if self._key and self._key in str(error):
             error.args = (str(error).replace(self._key, "[key]"), *error.args[1:])
         return error
+
+
+def _variant(codec: Codec) -> str:
+    """Codecs of one dialect that are set alike write alike: what one has written the others can use."""
+    fields: tuple[Any, ...] = dataclasses.fields(codec) if dataclasses.is_dataclass(codec) else ()
+    return f"{codec.dialect} {[getattr(codec, f.name) for f in fields]}"
 
 
 def _short(error: BaseException) -> str:

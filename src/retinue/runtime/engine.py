@@ -123,12 +123,17 @@ class Engine:
 
     def register(self, definition: Definition, model: ModelInfo | None) -> None:
         """Make an agent known. Runs that waited for it since the last start are taken up."""
-        if model is not None and self.roster.models.get(model.name) != model:
-            self.roster.models[model.name] = model
-            self.post("", Described(model=model))
+        if model is not None:
+            self.describe(model)
         if self.roster.definitions.get(definition.name) != definition:
             self.roster.definitions[definition.name] = definition
             self.post("", Registered(definition=definition))
+
+    def describe(self, model: ModelInfo) -> None:
+        """Make a model's facts known."""
+        if self.roster.models.get(model.name) != model:
+            self.roster.models[model.name] = model
+            self.post("", Described(model=model))
 
     async def take_up(self) -> None:
         """Tell every open run that can go on in this process that it was found.

@@ -340,8 +340,21 @@ class Performer:
     async def _deliver(self, key: str, at: int) -> None:
         await asyncio.sleep(max(0, at - self._engine.clock.now()) / 1000)
         delivery = self._engine.roster.deliveries.get(key)
-        text = await self._summary(delivery) if delivery is not None and delivery.group and not delivery.text else ""
+        text = ""
+        if delivery is not None and delivery.group and not delivery.text:
+            if self._is_early(delivery):
+                self.deliver_at(key, self._engine.clock.now() + 200)
+                return
+            text = await self._summary(delivery)
         self._engine.post("", Sent(key=key, text=text))
+
+    def _is_early(self, summary: Delivery) -> bool:
+        """What the members of a group have to announce comes before its summary, also when it is refused at first."""
+        below = f"{summary.path}/"
+        others = self._engine.roster.deliveries.values()
+        return any(
+            d.root == summary.root and d.path.startswith(below) and d.state in ("pending", "sent") for d in others
+        )
 
     async def _summary(self, delivery: Delivery) -> str:
         """What became of a group: all of its members have ended, so it is the same whenever it is asked for."""
