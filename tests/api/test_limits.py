@@ -253,7 +253,7 @@ async def test_retries_end_and_a_rejected_call_is_not_repeated() -> None:
 
     async with Retinue(clock=VirtualClock()) as retinue:
         busy = agent("busy", never(ModelUnavailable("overloaded", kind="overloaded")))
-        outcome = await retinue.run(busy, "Go.", retry=Retry(attempts=3, base_ms=10))
+        outcome = await retinue.run(busy, "Go.", retry=Retry(attempts=3, base_ms=10, then="fail"))
         assert (outcome.state, outcome.stop, outcome.error) == (
             "failed",
             "overloaded",

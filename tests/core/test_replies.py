@@ -262,7 +262,7 @@ def test_a_failed_call_is_tried_again_after_a_jittered_wait() -> None:
 
 def test_waits_grow_and_stay_below_the_cap_and_tries_are_counted() -> None:
     story = Story()
-    story.start(retry=Retry(attempts=4, base_ms=100, cap_ms=150))
+    story.start(retry=Retry(attempts=4, base_ms=100, cap_ms=150, then="fail"))
     for _ in range(3):
         story.fail("root", "overloaded", retry=True)
         assert (story.run("root").wake_at or 0) <= story.now + 150
@@ -271,6 +271,44 @@ def test_waits_grow_and_stay_below_the_cap_and_tries_are_counted() -> None:
     assert story.ended("root") == ("failed", "overloaded")
     assert story.ending("root").error == "Failed after 4 attempts: busy"
     assert story.unbalanced() == []
+
+
+def test_after_its_tries_a_run_waits_for_its_provider_says_why_and_goes_on() -> None:
+    story = Story()
+    story.start(retry=Retry(attempts=2, base_ms=100, cap_ms=1_000))
+    for _ in range(50):
+        story.fail("root", "overloaded", "busy", retry=True)
+        story.wake("root")
+    story.fail("root", "overloaded", "busy", retry=True)
+    state = story.state("root")
+    assert isinstance(state, Thinking)
+    assert state.waits_for == "overloaded: busy"
+    assert story.now + 1_000 <= (state.retry_at or 0) <= story.now + 2_000
+    story.wake("root")
+    story.reply("root", "at last")
+    assert story.ended("root") == ("completed", "done")
+    assert story.unbalanced() == []
+
+
+def test_a_spent_account_is_not_asked_again_at_once() -> None:
+    story = Story()
+    story.start(retry=Retry(attempts=6, base_ms=100, cap_ms=60_000))
+    story.fail("root", "quota", "no credit", retry=True)
+    state = story.state("root")
+    assert isinstance(state, Thinking)
+    assert (state.waits_for, (state.retry_at or 0) >= story.now + 60_000) == ("quota: no credit", True)
+
+
+def test_patience_ends_with_the_longest_wait() -> None:
+    story = Story(Rules(wait_ms=10_000))
+    story.start(retry=Retry(attempts=1, base_ms=0, cap_ms=1_000))
+    for _ in range(12):
+        if story.is_("root") == "Ended":
+            break
+        story.fail("root", "network", "gone", retry=True)
+        if story.is_("root") == "Thinking":
+            story.wake("root")
+    assert story.ended("root") == ("failed", "network")
 
 
 def test_a_failure_that_cannot_be_helped_ends_the_run_at_once() -> None:

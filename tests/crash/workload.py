@@ -254,7 +254,7 @@ def _options(node: Node) -> dict[str, Any]:
         "label": node.name,
         "announce": node.announce,
         "orphans": "keep" if node.leaves else "wait",
-        "retry": Retry(attempts=6, base_ms=1, cap_ms=3),
+        "retry": Retry(attempts=6, base_ms=1, cap_ms=3, then="fail"),
     }
     if node.kind == "late":
         options["timeout_ms"] = 30

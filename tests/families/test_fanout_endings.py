@@ -293,7 +293,7 @@ async def test_what_a_sub_agent_is_ordered_with() -> None:
     assert (order.join, order.results, order.compose) == ("turn", "completion", True)
     assert (order.report, order.must_submit) == ("submit", False)
     assert (order.timeout_ms, order.clock) == (1_200_000, "created"), "the wait is bounded from the spawn on"
-    assert order.retry == Retry(attempts=3, base_ms=1_000, cap_ms=4_000)
+    assert order.retry == Retry(attempts=3, base_ms=1_000, cap_ms=4_000, then="fail")
     assert (order.bond, order.on_restart, order.retention) == ("wait", "resume", "keep")
     assert (seen[0].spec.parent, seen[0].spec.depth) == (seen[0].spec.root, 1)
 

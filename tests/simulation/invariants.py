@@ -198,7 +198,7 @@ def before_effect(sim: Simulation, effect: Effect) -> None:
     if isinstance(effect, CallTool):
         _permitted(sim, effect)
         if effect.woken and getattr(run.state, "calls", None) is None:
-            return  # an answer of an earlier life closed the call in the same batch; a tool that only looks does no harm
+            return  # an answer of an earlier life closed the call in the same batch; looking does no harm
         said = books.messages[roster.specs[effect.run].conversation][_calls_of(run).message]
         assert isinstance(said, Assistant)
         alone = len(said.calls) == 1

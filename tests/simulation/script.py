@@ -80,7 +80,7 @@ def root_order(seed: int) -> Order:
         max_turns=r.choice((None, None, None, 3)),
         grace_turns=r.choice((0, 1)),
         report=r.choice(("text", "text", "summary", "announce")),
-        retry=Retry(attempts=3, base_ms=100, cap_ms=400),
+        retry=Retry(attempts=3, base_ms=100, cap_ms=400, then=r.choice(("wait", "fail"))),
         lanes=_lanes(r, "main"),
     )
 
@@ -115,7 +115,7 @@ def _child(r: random.Random, n: int, path: str, join: str) -> Order:
         on_restart="fail" if r.random() < 0.08 else "resume",
         compose=False,
         retention="delete" if r.random() < 0.15 else "keep",
-        retry=Retry(attempts=2, base_ms=100, cap_ms=200),
+        retry=Retry(attempts=2, base_ms=100, cap_ms=200, then=r.choice(("wait", "fail"))),
         announce=r.random() < 0.3,
     )
 

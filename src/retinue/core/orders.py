@@ -42,11 +42,13 @@ class Lane(Value):
 
 
 class Retry(Value):
-    """How often a model call is tried, and how long between tries (full jitter below base * 2^n)."""
+    """How often a model call is tried, and how long between tries (full jitter below base * 2^n); then the run waits
+    for its provider and tries once in a while, or fails."""
 
     attempts: int = 6
     base_ms: int = 500
     cap_ms: int = 60_000
+    then: Literal["wait", "fail"] = "wait"
 
     def __post_init__(self) -> None:
         if self.attempts < 1 or self.base_ms < 0 or self.cap_ms < 0:

@@ -157,13 +157,13 @@ def _rest(run: Run, d: Desk, *, all: bool = False) -> Run:
 
 
 def take_failure(run: Run, state: Thinking, event: ModelFailed, d: Desk) -> Run:
-    retry = d.order.retry
     tries = state.tries + 1
-    if event.retry and tries < retry.attempts:
-        ceiling = min(retry.cap_ms, retry.base_ms << min(tries - 1, 20))
-        jitter = int(digest(run.id, run.attempt, "jitter")[:8], 16) % (ceiling + 1)
-        at = d.now + max(event.after_ms, 0) + jitter
-        return replace(run, state=replace(state, tries=tries, retry_at=at), wake_at=sooner(run.deadline, at))
+    if event.retry:
+        wait = _before_next_try(run, event, d, tries)
+        if wait is not None:
+            ms, why = wait
+            again = replace(state, tries=tries, retry_at=d.now + ms, waits_for=why)
+            return replace(run, state=again, wake_at=sooner(run.deadline, d.now + ms))
     d.roster.ledger.release(run.id, state.hold)
     run = seated(run, d.now)
     if event.kind == "context_exhausted" and state.purpose == "turn" and run.length - run.start > 4:
@@ -172,3 +172,22 @@ def take_failure(run: Run, state: Thinking, event: ModelFailed, d: Desk) -> Run:
         return think(d.append(run, User(text=COMPACT, kind="nudge")), d, "compact")
     error = f"Failed after {tries} attempts: {event.message}" if event.retry else event.message
     return finish(run, d, "failed", event.kind, error=error)
+
+
+def _before_next_try(run: Run, event: ModelFailed, d: Desk, tries: int) -> tuple[int, str] | None:
+    """How long to wait, and for what if it is long; None when it is not tried again.
+
+    An account that is spent is not filled by asking: there the patience begins at once. It ends with the longest wait.
+    """
+    retry = d.order.retry
+    spent = event.kind == "quota"
+    if tries < retry.attempts and not spent:
+        ceiling = min(retry.cap_ms, retry.base_ms << min(tries - 1, 20))
+        why = ""
+    else:
+        if retry.then == "fail" or (tries - retry.attempts) * max(1, retry.cap_ms) > d.rules.wait_ms:
+            return None
+        ceiling = retry.cap_ms
+        why = f"{event.kind}: {event.message}"[:300]
+    jitter = int(digest(run.id, run.attempt, "jitter")[:8], 16) % (ceiling + 1)
+    return max(event.after_ms, 0) + (ceiling if why else 0) + jitter, why

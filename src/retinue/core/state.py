@@ -26,7 +26,8 @@ class Queued(State):
 
 
 class Thinking(State):
-    """A model call is under way, or will be at `retry_at`; `hold` is what the ledger keeps for it."""
+    """A model call is under way, or will be at `retry_at`; `hold` is what the ledger keeps for it. `waits_for` says
+    what keeps the provider, when the run waits for it."""
 
     attempt: int
     purpose: Purpose
@@ -34,6 +35,7 @@ class Thinking(State):
     max_output: int
     tries: int = 0
     retry_at: int | None = None
+    waits_for: str = ""
 
 
 class Watch(Value):

@@ -204,7 +204,7 @@ class SpawnAgents(FamilyTool):
             grace_turns=settings.grace_turns,
             timeout_ms=round(settings.timeout_seconds * 1_000),
             clock="created",
-            retry=Retry(attempts=settings.attempts, base_ms=1_000, cap_ms=4_000),
+            retry=Retry(attempts=settings.attempts, base_ms=1_000, cap_ms=4_000, then="fail"),
             bond="wait",
             on_restart=settings.on_restart,
             **mode,
