@@ -22,7 +22,7 @@ Encode = Callable[[Sequence[Message]], bytes]
 class Conversation:
     """The messages of one conversation, the last of them its own."""
 
-    __slots__ = ("base", "base_length", "encoded", "own")
+    __slots__ = ("__weakref__", "base", "base_length", "encoded", "own")
 
     def __init__(self, base: Conversation | None = None, base_length: int = 0) -> None:
         self.base = base

@@ -71,7 +71,6 @@ class Client:
                 connector=aiohttp.TCPConnector(limit=self.limit, ttl_dns_cache=300),
                 timeout=timeout,
                 auto_decompress=False,
-                trust_env=True,
                 cookie_jar=aiohttp.DummyCookieJar(),
                 skip_auto_headers=("user-agent", "accept-encoding"),
             )

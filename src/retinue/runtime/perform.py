@@ -7,6 +7,7 @@ import contextlib
 import logging
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, assert_never
+from weakref import WeakValueDictionary
 
 from msgspec.structs import replace
 
@@ -28,7 +29,7 @@ from retinue.core.events import (
 )
 from retinue.core.history import Conversation, History
 from retinue.core.kin import child_outcome
-from retinue.core.orders import Orders, Spec
+from retinue.core.orders import Base, Orders, Spec
 from retinue.core.policy import allows
 from retinue.core.state import Ended, Run
 from retinue.core.text import clean, clip
@@ -74,6 +75,7 @@ class Performer:
         self._tasks: dict[str, dict[int, asyncio.Task[None]]] = {}
         self._sending: set[asyncio.Task[None]] = set()
         self._conversations: dict[str, Conversation] = {}
+        self._bases: WeakValueDictionary[tuple[str, int], Conversation] = WeakValueDictionary()
         self._resumed: dict[str, str] = {}
         self._parked: list[CallModel | CallTool | Compose] = []
         self._offered: dict[tuple[str, Any], tuple[ToolSchema, ...]] = {}
@@ -98,12 +100,23 @@ class Performer:
             known.append(message)
 
     async def conversation(self, spec: Spec, length: int) -> Conversation:
+        """A run's messages, read from the store if they are not at hand. Forks share what they were forked from."""
         known = self._conversations.get(spec.conversation)
         if known is None:
-            known = Conversation()
-            known.own.extend(await self._engine.store.messages(spec.conversation, 0, length))
-            self._conversations[spec.conversation] = known
+            base = spec.base if spec.base is not None and spec.conversation == spec.id else None
+            known = Conversation() if base is None else Conversation(await self._shared(base), base.length)
+            known.own.extend(await self._engine.store.messages(spec.conversation, known.base_length, length))
+            known = self._conversations.setdefault(spec.conversation, known)
         return known
+
+    async def _shared(self, base: Base) -> Conversation:
+        """A conversation that others begin with: in memory once, as long as one of them is."""
+        found = self._conversations.get(base.conversation) or self._bases.get((base.conversation, base.length))
+        if found is None or len(found) < base.length:
+            found = Conversation()
+            found.own.extend(await self._engine.store.messages(base.conversation, 0, base.length))
+            found = self._bases.setdefault((base.conversation, base.length), found)
+        return found
 
     def over(self, id: str) -> None:
         """The run has ended: nothing of it is under way, and its messages are in the store."""
