@@ -1,7 +1,7 @@
 """Retinue's adapter for the harness that measures it beside other frameworks.
 
-The harness is not part of this repository. Its `peers/` directory gets this file as `retinue_peer.py`; each workload runs
-in a process of its own against a fake provider on loopback, beside a bare loop that is the base of every ratio.
+The harness is not part of this repository. Its `peers/` directory gets this file as `retinue_peer.py`; each workload
+runs in a process of its own against a fake provider on loopback, beside a bare loop that is the base of every ratio.
 """
 
 from __future__ import annotations

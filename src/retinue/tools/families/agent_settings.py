@@ -5,9 +5,14 @@ what is not on the provider's list is refused.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Annotated
+
+from msgspec import Meta
 
 from retinue.core.values import Value
 from retinue.tools.families.base import Complaint, Settings
+
+Number = Annotated[int, Meta(ge=0)]
 
 PROVIDERS = ("anthropic", "openai", "gemini")
 ALIASES = {
@@ -26,10 +31,10 @@ INHERIT = "inherit"
 class Concurrency(Value, forbid_unknown_fields=True):
     """Numbers over which a spawn is refused; nothing queues."""
 
-    max_depth: int = 3
-    max_concurrent_ops: int = 32
-    max_concurrent_agents: int = 8
-    max_children_per_agent: int = 5
+    max_depth: Number = 3
+    max_concurrent_ops: Number = 32
+    max_concurrent_agents: Number = 8
+    max_children_per_agent: Number = 5
 
 
 class AgentSettings(Settings):
@@ -44,14 +49,17 @@ class AgentSettings(Settings):
     concurrency_limits: Concurrency = Concurrency()
     allow_nested_spawn: bool = True
     grant_spawn_tools: bool = False
-    max_budget_per_agent: int | None = None
-    default_budget: int | None = 50_000
+    max_budget_per_agent: Number | None = None
+    default_budget: Number | None = 50_000
     inherit_system_prompt: bool = True
     enable_comms: bool = False
     allowed_models: dict[str, tuple[str, ...]] | None = None
-    finished_kept: int = 256
+    finished_kept: Number = 256
 
     def __post_init__(self) -> None:
+        name = self.default_provider
+        if name not in (*PROVIDERS, INHERIT):
+            raise ValueError(f"sub_agents.default_provider {name!r} is none of {', '.join(PROVIDERS)}, {INHERIT}")
         if self.allowed_models is None:
             return
         for provider in PROVIDERS:
@@ -66,8 +74,6 @@ class AgentSettings(Settings):
 
     def _check_default(self) -> None:
         provider, model = self.default_provider, self.default_model
-        if provider != INHERIT and provider not in PROVIDERS:
-            raise ValueError(f"sub_agents.default_provider {provider!r} is none of {', '.join(PROVIDERS)}, {INHERIT}")
         if model is None or model == INHERIT:
             return
         lists = self.allowed_models or {}
@@ -118,6 +124,8 @@ def _unlisted(
         if chosen is None:
             raise Complaint(f"Failed to create LLM client: no model of provider '{wanted}' is known here")
     chosen = chosen or parents
+    if wanted is not None and provider_of(chosen) not in (None, wanted):
+        raise Complaint(f"Failed to create LLM client: model '{chosen}' is not of provider '{wanted}'")
     return wanted or provider_of(chosen) or INHERIT, chosen
 
 

@@ -6,57 +6,30 @@ from typing import Any, Literal
 
 from retinue.core.orders import Context, Lane, Order, Orders
 from retinue.core.spawn import fork_point
-from retinue.core.values import Budget, Capabilities, Limits, ToolSchema, Value, Words
+from retinue.core.values import Budget, Capabilities, Limits, ToolSchema, Value
 from retinue.tools.base import Caller, Returned
 from retinue.tools.families.agent_settings import ALIASES, PROVIDERS, AgentSettings, resolve
-from retinue.tools.families.base import (
-    Complaint,
-    FamilyTool,
-    as_json,
-    dialect_tools,
-    helper_name,
-    looking,
-    object_schema,
-)
-from retinue.tools.families.states import agent_state
-
-SPAWN, FORK, SEND = "agent_spawn", "agent_fork", "agent_send"
-TOOLS = (
-    SPAWN,
+from retinue.tools.families.agent_tool import (
     FORK,
-    "agent_status",
-    "agent_cancel",
-    "agent_list",
+    GUIDE,
+    MOST,
     SEND,
-    "agent_wait",
-    "agent_resume",
+    SPAWN,
+    TOOLS,
+    WORDS,
+    AgentTool,
+    SpawnBudget,
+    comms_note,
+    short,
+    with_comms,
 )
-RESULT = "\nUse agent_status for the whole result."
-WORDS = Words(
-    notice={
-        "completed": "Sub-agent {label} ({id}) completed: {brief}" + RESULT,
-        "incomplete": "Sub-agent {label} ({id}) completed with a partial result ({stop}): {brief}" + RESULT,
-        "cancelled": "Sub-agent {label} ({id}) was cancelled.",
-        "": "Sub-agent {label} ({id}) failed: {error}",
-    },
-    denied="Tool not found: {tool}",
-)
-COMMS_IN_PROMPT = (
-    "You work for another agent and can write to it: call {send} with agent_id {parent} and your message. It may "
-    "write to you; what it writes stands in your conversation as a message from {parent}. Write when you have a "
-    "question or an interim result that cannot wait; your last reply is reported by itself.\n\nYour task:\n{prompt}"
-)
+from retinue.tools.families.base import Complaint, as_json, dialect_tools, helper_name, looking, object_schema
+from retinue.tools.families.states import agent_state
 
 
 class ToolAccess(Value, forbid_unknown_fields=True):
-    policy: Literal["inherit", "allow_list", "deny_list"] = "inherit"
-    tools: tuple[str, ...] = ()
-
-
-class SpawnBudget(Value, forbid_unknown_fields=True):
-    max_tokens: int | None = None
-    max_turns: int | None = None
-    max_tool_calls: int | None = None
+    policy: Literal["inherit", "allow_list", "deny_list"]
+    tools: tuple[str, ...] | None = None
 
 
 class SpawnArgs(Value, forbid_unknown_fields=True):
@@ -77,79 +50,110 @@ class ForkArgs(Value, forbid_unknown_fields=True):
     budget_policy: str | None = None
 
 
-def short(id: str) -> str:
-    """The first twelve hexadecimal digits of an id, as names carry them."""
-    return id.replace("-", "")[:12]
-
-
 def access_of(asked: ToolAccess | None, settings: AgentSettings, caller: Caller) -> Capabilities:
-    """What the model asked for; tools to start children are lent only where nesting is wired."""
-    asked = asked or ToolAccess()
+    """What the model asked for. Tools to start children are lent only where nesting is wired, and an allow list has to
+    name them like any other; with comms the tool to write to the parent is always there."""
     nests = settings.grant_spawn_tools and settings.allow_nested_spawn
     nests = nests and caller.spec.depth + 1 < settings.concurrency_limits.max_depth
-    kept = TOOLS if nests else ((SEND,) if settings.enable_comms else ())
-    hidden = (dialect_tools(caller) | set(TOOLS)) - set(kept)
-    if asked.policy == "allow_list":
-        tools = tuple(sorted({*asked.tools, *kept}))
-        return Capabilities(tools=tools, deny=tuple(sorted(hidden)), spawn=nests)
-    denied = asked.tools if asked.policy == "deny_list" else ()
-    return Capabilities(deny=tuple(sorted({*hidden, *denied})), spawn=nests)
+    talk = (SEND,) if settings.enable_comms else ()
+    hidden = (dialect_tools(caller) | set(TOOLS)) - {*(TOOLS if nests else ()), *talk}
+    policy, named = ("inherit", ()) if asked is None else (asked.policy, asked.tools or ())
+    tools = tuple(sorted({*named, *talk})) if policy == "allow_list" else None
+    denied = named if policy == "deny_list" else ()
+    return Capabilities(tools=tools, deny=tuple(sorted({*hidden, *denied})), spawn=nests)
 
 
-class _Starter(FamilyTool):
+def amount(asked: int | None) -> int | None:
+    return None if asked is None else min(asked, MOST)
+
+
+class Starter(AgentTool):
+    """What starts children: the limits, and what all of their orders have in common."""
+
     risk = "execute"
     words = WORDS
 
     def __init__(self, settings: AgentSettings) -> None:
         self.settings = settings
 
+    def read_access(self, asked: ToolAccess | None) -> ToolAccess | None:
+        """A policy that does not fit its list is not guessed at: the child could hold more than was meant."""
+        if asked is not None and asked.policy == "inherit" and asked.tools:
+            raise Complaint(f"{self.invalid}: tool_access.tools is read only with the policy allow_list or deny_list")
+        if asked is not None and asked.policy != "inherit" and asked.tools is None:
+            raise Complaint(f"{self.invalid}: tool_access.tools is missing; the policy {asked.policy} needs it")
+        return asked
+
     async def check_limits(self, caller: Caller, verb: str, noun: str) -> None:
         """First what is full, then whether the caller may nest at all."""
         limits = self.settings.concurrency_limits
-        children = await caller.children()
-        running = sum(agent_state(run) == "running" for _, run in children)
-        full = running >= min(limits.max_concurrent_agents, limits.max_children_per_agent)
-        if full or caller.spec.depth >= limits.max_depth:
+        running = sum(agent_state(run) == "running" for _, run in await caller.children())
+        most = min(limits.max_concurrent_agents, limits.max_concurrent_ops, limits.max_children_per_agent)
+        if running >= most or caller.spec.depth >= limits.max_depth:
             raise Complaint(f"Cannot {verb}: concurrency or depth limit reached")
         if caller.spec.depth > 0 and not self.settings.allow_nested_spawn:
             raise Complaint(f"Nested {noun} is not allowed at this depth")
 
-    def limits(self, caller: Caller, bond: str = "wait") -> dict[str, Any]:
-        """The same numbers for the machine, which counts them again when the order is taken: those of a tree in lanes.
+    def order(self, caller: Caller, agent: str, task: str, **options: Any) -> Order:
+        """An order with the same numbers for the machine, which counts them again when it is taken: those of a tree in
+        lanes. Nothing comes from the defaults of the parent's agent: a child neither announces nor hosts because its
+        parent does.
 
         A parent stays for its children, who report to it; one that lives for messages ends with its parent.
         """
-        limits, root = self.settings.concurrency_limits, caller.spec.root
+        limits, root, mine = self.settings.concurrency_limits, caller.spec.root, caller.spec.order
         lanes = (
             Lane(name=f"agents of {root}", size=limits.max_concurrent_agents, on_full="refuse"),
             Lane(name=f"ops of {root}", size=limits.max_concurrent_ops, on_full="refuse"),
         )
-        return {
-            "lanes": lanes,
-            "limits": Limits(depth=limits.max_depth, children=limits.max_children_per_agent),
-            "join": "none",
-            "bond": bond,
-            "unknown_tool": "ignore",
-        }
+        return Order(
+            agent=agent,
+            task=task,
+            join="none",
+            bond="cancel" if options.get("host") else "wait",
+            lanes=lanes,
+            limits=Limits(depth=limits.max_depth, children=limits.max_children_per_agent),
+            unknown_tool="ignore",
+            cwd=mine.cwd,
+            retry=mine.retry,
+            **options,
+        )
 
     def refusals(self, verb: str, failed: str) -> dict[str, str]:
         full = f"Cannot {verb}: concurrency or depth limit reached"
         out = dict.fromkeys(("depth", "running", "children"), full)
-        out["budget"] = f"{failed}: the budget that was asked for is more than is left"
+        out["budget"] = f"{failed}: it would get more than is left of your own budget; ask for less"
         out["tools"] = f"{failed}: none of the tools that were asked for can be lent"
         out["breaker"] = f"{failed}: the last sub-agents all failed alike; wait a minute or change the task"
+        out["model"] = f"{failed}: you may not use that model"
+        out["agent"] = f"{failed}: you may not start sub-agents of this kind"
         return out
 
     def model_note(self) -> str:
-        lists = self.settings.allowed_models
+        settings = self.settings
+        lists, default = settings.allowed_models, settings.default_model
         if lists is None:
             return "The model to use; left out, your own."
         listed = "; ".join(f"{provider}: {', '.join(lists[provider])}" for provider in PROVIDERS)
-        return f"The model to use. Allowed models by provider: {listed}"
+        left_out = "the first of its provider" if default is None else "your own" if default == "inherit" else default
+        return f"The model to use. Allowed models by provider: {listed}. Left out: {left_out}."
 
-    def cap(self, tokens: int | None) -> int | None:
+    def cap(self, tokens: int) -> int:
         most = self.settings.max_budget_per_agent
-        return tokens if most is None or tokens is None else min(tokens, most)
+        return min(tokens, MOST if most is None else most)
+
+    def default_tokens(self, caller: Caller) -> int | None:
+        """What a child gets for which nothing was asked: the default, at most half of what its parent was given.
+
+        Where its parent has no more than the default, or draws on somebody itself, None: the child draws on its
+        parent's account, and nothing is set aside that the parent needs to go on.
+        """
+        default, mine, slot = self.settings.default_budget, caller.spec.order.budget.tokens, caller.spec.slot
+        if default is None:
+            return None
+        if mine is None:
+            return None if slot is not None and slot.tool in TOOLS else default
+        return None if mine <= default else min(default, mine // 2)
 
 
 _ACCESS = {
@@ -170,22 +174,25 @@ _ACCESS = {
 }
 
 
-class SpawnTool(_Starter):
+class SpawnTool(Starter):
     def __init__(self, settings: AgentSettings) -> None:
         super().__init__(settings)
+        default = settings.default_budget
+        left_out = "no limit of tokens" if default is None else f"{default} tokens"
+        providers = f"The model's provider: {', '.join(PROVIDERS)}. Left out: {settings.default_provider}."
         properties: dict[str, Any] = {
             "prompt": {"type": "string", "description": "The whole task: it sees nothing else."},
-            "provider": {"type": "string", "description": f"The model's provider: {', '.join(PROVIDERS)}."},
+            "provider": {"type": "string", "description": providers},
             "model": {"type": "string", "description": self.model_note()},
             "tool_access": _ACCESS,
             "budget": {
                 **object_schema({f: {"type": "integer", "minimum": 0} for f in SpawnBudget.__struct_fields__}),
-                "description": f"What it may use at most; {settings.default_budget} tokens if left out.",
+                "description": f"What it may use at most; {left_out} if left out.",
             },
             "system_prompt": {"type": "string", "description": "Instructions for it, instead of yours."},
         }
         if settings.enable_comms:
-            note = "Keep it alive for messages after its first answer."
+            note = "Keep it alive for messages after its first answer (false)."
             properties["host_mode"] = {"type": "boolean", "description": note}
         self.schema = ToolSchema(
             name=SPAWN,
@@ -198,6 +205,7 @@ class SpawnTool(_Starter):
 
     async def answer(self, caller: Caller, args: dict[str, Any]) -> Returned:
         asked = self.read(args, SpawnArgs, "tool_access", "budget")
+        access = self.read_access(asked.tool_access)
         await self.check_limits(caller, "spawn sub-agent", "spawning")
         if not asked.prompt.strip():
             raise Complaint("Prompt cannot be empty")
@@ -209,7 +217,7 @@ class SpawnTool(_Starter):
         known = looking(caller).models()
         provider, model, real = resolve(self.settings, wanted, asked.model, caller.spec.model, known)
         id = caller.child_id()
-        order = self._order(caller, asked, id, real)
+        order = self._order(caller, asked, access, id, real)
         reply = {
             "agent_id": id,
             "name": f"sub-agent-{short(id)}",
@@ -223,49 +231,53 @@ class SpawnTool(_Starter):
         refusals = self.refusals("spawn sub-agent", "Failed to spawn sub-agent")
         return Orders(spawns=(order,), answer=as_json(reply), refusals=refusals)
 
-    def _order(self, caller: Caller, asked: SpawnArgs, id: str, model: str) -> Order:
-        budget = asked.budget or SpawnBudget()
-        tokens = self.settings.default_budget if budget.max_tokens is None else self.cap(budget.max_tokens)
+    def _order(self, caller: Caller, asked: SpawnArgs, access: ToolAccess | None, id: str, model: str) -> Order:
+        settings, budget = self.settings, asked.budget or SpawnBudget()
+        tokens = self.default_tokens(caller) if budget.max_tokens is None else self.cap(budget.max_tokens)
         task = asked.prompt
-        if self.settings.enable_comms:
-            task = COMMS_IN_PROMPT.format(send=SEND, parent=caller.id, prompt=asked.prompt)
-        return caller.order(
+        if settings.enable_comms:
+            task = with_comms(task, caller.id, host=asked.host_mode)
+        return self.order(
+            caller,
             helper_name(caller.spec.order.agent, "agent"),
             task,
             label=f"sub-agent-{short(id)}",
-            access=access_of(asked.tool_access, self.settings, caller),
-            instructions=asked.system_prompt if asked.system_prompt is not None else self._inherited(),
-            budget=Budget(tokens=tokens, calls=budget.max_tool_calls),
-            max_turns=budget.max_turns,
+            access=access_of(access, settings, caller),
+            instructions=asked.system_prompt if asked.system_prompt is not None else self._inherited(caller),
+            budget=Budget(tokens=tokens, calls=amount(budget.max_tool_calls)),
+            max_turns=amount(budget.max_turns),
             model=model,
             host=asked.host_mode,
-            **self.limits(caller, "cancel" if asked.host_mode else "wait"),
         )
 
-    def _inherited(self) -> str | None:
-        """Helpers are defined with their parent's instructions; "" takes those away."""
-        return None if self.settings.inherit_system_prompt else ""
+    def _inherited(self, caller: Caller) -> str | None:
+        """Helpers are defined with the instructions of their parent's agent. What its run was told instead counts more,
+        but not what it was told about tools that helpers do not have. "" stands for none."""
+        if not self.settings.inherit_system_prompt:
+            return ""
+        told = caller.spec.order.instructions
+        return None if told is None else told.replace(GUIDE, "").strip()
 
 
-class ForkTool(_Starter):
+class ForkTool(Starter):
     def __init__(self, settings: AgentSettings) -> None:
         super().__init__(settings)
+        provider = {"type": "string", "enum": list(PROVIDERS), "description": f"({settings.default_provider})"}
+        policies = "What it may use: equal (default), remaining, proportional, or fixed:<tokens>."
         self.schema = ToolSchema(
             name=FORK,
             description=(
                 "Start a sub-agent that knows everything said so far and goes on with the prompt you give. Use it to "
-                "try alternatives side by side, or for work that needs this conversation. Returns at once."
+                "try alternatives side by side, or for work that needs this conversation. Returns at once with its "
+                "agent_id; you are told when it ends."
             ),
             parameters=object_schema(
                 {
                     "prompt": {"type": "string", "description": "What it is to do, added to the conversation so far."},
-                    "provider": {"type": "string", "enum": list(PROVIDERS)},
+                    "provider": provider,
                     "model": {"type": "string", "description": self.model_note()},
                     "tool_access": _ACCESS,
-                    "budget_policy": {
-                        "type": "string",
-                        "description": "equal (default), remaining, proportional, or fixed:<tokens>.",
-                    },
+                    "budget_policy": {"type": "string", "description": policies},
                 },
                 ("prompt",),
             ),
@@ -273,26 +285,26 @@ class ForkTool(_Starter):
 
     async def answer(self, caller: Caller, args: dict[str, Any]) -> Returned:
         asked = self.read(args, ForkArgs, "tool_access")
+        access = self.read_access(asked.tool_access)
         await self.check_limits(caller, "fork agent", "forking")
         if not asked.prompt.strip():
             raise Complaint("Fork prompt cannot be empty")
         known = looking(caller).models()
         provider, model, real = resolve(self.settings, asked.provider, asked.model, caller.spec.model, known)
-        id = caller.child_id()
-        tokens, share = self._allowance(asked.budget_policy)
-        order = caller.order(
+        id, comms = caller.child_id(), self.settings.enable_comms
+        tokens, share = self._allowance(asked.budget_policy, caller)
+        order = self.order(
+            caller,
             caller.spec.order.agent,
-            asked.prompt,
+            with_comms(asked.prompt, caller.id) if comms else asked.prompt,
             label=f"fork-{short(id)}",
             context=Context(kind="fork"),
-            access=access_of(asked.tool_access, self.settings, caller),
+            access=access_of(access, self.settings, caller),
+            instructions=caller.spec.order.instructions,
             budget=Budget(tokens=tokens),
             share=share,
             model=real,
             max_turns=caller.spec.order.max_turns,
-            report="text",
-            must_submit=False,
-            **self.limits(caller),
         )
         reply = {
             "agent_id": id,
@@ -303,20 +315,22 @@ class ForkTool(_Starter):
             "messages_inherited": fork_point(caller.run) - caller.run.start,
             "message": "Forked agent spawned successfully. Use agent_status to check progress.",
         }
-        if self.settings.enable_comms:
+        if comms:
             reply["comms"] = comms_note(id)
         refusals = self.refusals("fork agent", "Failed to spawn forked agent")
         return Orders(spawns=(order,), answer=as_json(reply), refusals=refusals)
 
-    def _allowance(self, policy: str | None) -> tuple[int | None, str]:
-        """Tokens and the way to share. What cannot be read counts as `equal`."""
-        kind, _, amount = (policy or "equal").strip().partition(":")
-        if kind == "fixed" and amount.isdigit():
-            return self.cap(int(amount)), ""
-        if kind in ("remaining", "proportional"):
-            return self.cap(self.settings.max_budget_per_agent), kind
-        return self.cap(self.settings.default_budget), ""
+    def _allowance(self, policy: str | None, caller: Caller) -> tuple[int | None, str]:
+        """Tokens, and the way to share. What cannot be read counts as `equal`, and so does `proportional`.
 
-
-def comms_note(id: str) -> str:
-    return f"To write to it, call {SEND} with agent_id {id}. What it writes to you arrives as a message from {id}."
+        With `remaining` the fork draws on its parent's own account: nothing is set aside for it, so that the parent can
+        go on as well. A parent without a budget has no remainder.
+        """
+        kind, _, n = (policy or "equal").strip().partition(":")
+        if kind == "fixed" and n.isascii() and n.isdecimal():
+            n = n.lstrip("0") or "0"
+            return self.cap(int(n) if len(n) <= len(str(MOST)) else MOST), ""
+        mine, most = caller.spec.order.budget.tokens, self.settings.max_budget_per_agent
+        if kind == "remaining" and mine is not None:
+            return (None, "") if most is None or most >= mine else (most, "remaining")
+        return self.default_tokens(caller), ""

@@ -10,8 +10,9 @@ from retinue.core.orders import Base, Context, Orders, Send, Wait
 from retinue.core.values import Budget, ToolSchema, Value
 from retinue.tools.base import Answer, Caller, Kin, Returned
 from retinue.tools.families.agent_settings import AgentSettings
-from retinue.tools.families.agent_start import SEND, WORDS, _Starter, short
-from retinue.tools.families.base import Complaint, FamilyTool, as_json, object_schema
+from retinue.tools.families.agent_start import Starter, amount
+from retinue.tools.families.agent_tool import SEND, TOOLS, AgentTool, SpawnBudget, comms_note, short
+from retinue.tools.families.base import Complaint, as_json, object_schema
 from retinue.tools.families.states import agent_state, ending_of
 
 MAX_IDS = 32
@@ -41,32 +42,46 @@ class Several(Value, forbid_unknown_fields=True):
 class GoOn(Value, forbid_unknown_fields=True):
     agent_id: str
     prompt: str
+    budget: SpawnBudget | None = None
 
 
 _ID = {"type": "string", "description": "The agent_id that agent_spawn or agent_fork returned."}
 
 
-class _Watcher(FamilyTool):
-    """Reads the caller's own children. Of those that have ended only the newest are shown; the log keeps all."""
+class _Watcher(AgentTool):
+    """Reads the caller's own children of this family. Of those that have ended only the newest are shown; the log keeps
+    all."""
 
     def __init__(self, kept: int = 256) -> None:
         self.kept = kept
 
     async def visible(self, caller: Caller) -> list[Kin]:
-        children = list(await caller.children())
+        children = await _mine(caller)
+        if caller.woken:  # Who was waited for is found also if it would not be shown any more.
+            return children
         ended = sorted((e.at, spec.id) for spec, run in children if (e := ending_of(run)) is not None)
         gone = {id for _, id in ended[: max(0, len(ended) - self.kept)]}
         return [kin for kin in children if kin[0].id not in gone]
 
-    async def find(self, caller: Caller, id: str) -> Kin:
-        try:
-            wanted = str(uuid.UUID(id))
-        except ValueError as error:
-            raise Complaint(f"Invalid agent_id format: {error}") from None
-        for kin in await self.visible(caller):
-            if kin[0].id == wanted:
-                return kin
-        raise Complaint(f"Sub-agent not found: {wanted}")
+    async def find(self, caller: Caller, *ids: str) -> list[Kin]:
+        """Children by their ids, each once."""
+        wanted = dict.fromkeys(uuid_of(id) for id in ids)
+        known = {kin[0].id: kin for kin in await self.visible(caller)}
+        for id in wanted:
+            if id not in known:
+                raise Complaint(f"Sub-agent not found: {id}")
+        return [known[id] for id in wanted]
+
+
+async def _mine(caller: Caller) -> list[Kin]:
+    return [kin for kin in await caller.children() if kin[0].slot is not None and kin[0].slot.tool in TOOLS]
+
+
+def uuid_of(id: str) -> str:
+    try:
+        return str(uuid.UUID(id))
+    except ValueError as error:
+        raise Complaint(f"Invalid agent_id format: {error}") from None
 
 
 def started(kin: Kin) -> int:
@@ -99,7 +114,7 @@ class StatusTool(_Watcher):
     )
 
     async def answer(self, caller: Caller, args: dict[str, Any]) -> Returned:
-        kin = await self.find(caller, self.read(args, One).agent_id)
+        (kin,) = await self.find(caller, self.read(args, One).agent_id)
         return Answer(text=as_json(status_of(kin, caller.at)))
 
 
@@ -111,7 +126,7 @@ class CancelTool(_Watcher):
     )
 
     async def answer(self, caller: Caller, args: dict[str, Any]) -> Returned:
-        spec, run = await self.find(caller, self.read(args, One).agent_id)
+        ((spec, run),) = await self.find(caller, self.read(args, One).agent_id)
         state = agent_state(run)
         if state != "running":
             message = f"Only running agents can be cancelled; this one is {state}"
@@ -155,28 +170,34 @@ class ListTool(_Watcher):
 
 
 class SendTool(_Watcher):
-    schema = ToolSchema(
-        name=SEND,
-        description="Write to a running sub-agent, or to the agent that started you. It is read at the next turn; with "
-        "`steer` the current turn is broken off for it.",
-        parameters=object_schema(
-            {
-                "agent_id": {"type": "string", "description": "Whom to write to."},
-                "message": {"type": "string"},
-                "steer": {"type": "boolean", "description": "Break off what it is doing (false)."},
-            },
-            ("agent_id", "message"),
-        ),
-    )
+    def __init__(self, settings: AgentSettings) -> None:
+        super().__init__(settings.finished_kept)
+        self.comms = settings.enable_comms
+        whom = "a running sub-agent, or to the agent that started you" if self.comms else "a running sub-agent"
+        self.schema = ToolSchema(
+            name=SEND,
+            description=f"Write to {whom}. It is read at the next turn; with `steer` the current turn is broken off "
+            "for it.",
+            parameters=object_schema(
+                {
+                    "agent_id": {"type": "string", "description": "Whom to write to."},
+                    "message": {"type": "string"},
+                    "steer": {"type": "boolean", "description": "Break off what it is doing (false)."},
+                },
+                ("agent_id", "message"),
+            ),
+        )
 
     async def answer(self, caller: Caller, args: dict[str, Any]) -> Returned:
         asked = self.read(args, Message)
         if not asked.message.strip():
             raise Complaint("Message cannot be empty")
-        to = asked.agent_id
-        if to != caller.spec.parent or not to:
-            spec, run = await self.find(caller, to)
-            to = spec.id
+        to = uuid_of(asked.agent_id)
+        if to == caller.spec.parent:
+            if not self.comms:
+                raise Complaint("Writing to the agent that started you requires comms to be enabled for sub-agents")
+        else:
+            ((_, run),) = await self.find(caller, to)
             if ending_of(run) is not None:
                 raise Complaint(f"Sub-agent {to} has ended ({agent_state(run)}); use agent_resume to let it go on")
         gone = f"{to} cannot be written to now: it has ended, or has too many unread messages from you"
@@ -212,7 +233,7 @@ class WaitTool(_Watcher):
             raise Complaint(f"{self.invalid}: 1 to {MAX_IDS} agent_ids can be waited for, not {len(asked.agent_ids)}")
         if not 0 <= asked.timeout_seconds <= MAX_WAIT:
             raise Complaint(f"{self.invalid}: timeout_seconds must be between 0 and {MAX_WAIT:.0f}")
-        kin = [await self.find(caller, id) for id in dict.fromkeys(asked.agent_ids)]
+        kin = await self.find(caller, *asked.agent_ids)
         live = [spec.id for spec, run in kin if ending_of(run) is None]
         over = not live or (asked.mode == "any" and len(live) < len(kin))
         if over or caller.woken or not asked.timeout_seconds:
@@ -227,41 +248,50 @@ class WaitTool(_Watcher):
         return as_json({"status": status, "agents": [status_of(k, now) for k in kin]})
 
 
-class ResumeTool(_Starter):
+class ResumeTool(Starter):
     def __init__(self, settings: AgentSettings) -> None:
         super().__init__(settings)
         self.watcher = _Watcher(settings.finished_kept)
+        amounts = object_schema({f: {"type": "integer", "minimum": 0} for f in SpawnBudget.__struct_fields__})
         self.schema = ToolSchema(
             name="agent_resume",
-            description="Let a sub-agent that has ended go on: a new one with its whole conversation and your prompt.",
-            parameters=object_schema({"agent_id": _ID, "prompt": {"type": "string"}}, ("agent_id", "prompt")),
+            description="Let a sub-agent that has ended go on: a new one with its whole conversation and your prompt. "
+            "Returns at once with the new agent_id; you are told when it ends.",
+            parameters=object_schema(
+                {
+                    "agent_id": _ID,
+                    "prompt": {"type": "string", "description": "What it is to do now."},
+                    "budget": {**amounts, "description": "What it may use at most; as much as before if left out."},
+                },
+                ("agent_id", "prompt"),
+            ),
         )
 
-    words = WORDS
-
     async def answer(self, caller: Caller, args: dict[str, Any]) -> Returned:
-        asked = self.read(args, GoOn)
+        asked = self.read(args, GoOn, "budget")
         await self.check_limits(caller, "resume sub-agent", "spawning")
         if not asked.prompt.strip():
             raise Complaint("Prompt cannot be empty")
-        spec, run = await self.watcher.find(caller, asked.agent_id)
+        (kin,) = await self.watcher.find(caller, asked.agent_id)
+        spec, run = kin
         if ending_of(run) is None:
             raise Complaint(f"Sub-agent {spec.id} is still running; use {SEND} to write to it")
-        id = caller.child_id()
+        id, budget, before = caller.child_id(), asked.budget or SpawnBudget(), spec.order
         base = Base(conversation=spec.conversation, length=run.length, start=run.start)
-        context = Context(kind="run", run=spec.id, base=base, tokens=run.context + run.fresh)
-        order = caller.order(
-            spec.order.agent,
+        order = self.order(
+            caller,
+            before.agent,
             asked.prompt,
             label=f"sub-agent-{short(id)}",
-            context=context,
-            access=spec.order.access,
-            instructions=spec.order.instructions,
-            budget=Budget(tokens=self.settings.default_budget),
+            context=Context(kind="run", run=spec.id, base=base, tokens=run.context + run.fresh),
+            access=before.access,
+            instructions=before.instructions,
+            budget=Budget(
+                tokens=before.budget.tokens if budget.max_tokens is None else self.cap(budget.max_tokens),
+                calls=before.budget.calls if budget.max_tool_calls is None else amount(budget.max_tool_calls),
+            ),
+            max_turns=before.max_turns if budget.max_turns is None else amount(budget.max_turns),
             model=spec.model,
-            report="text",
-            must_submit=False,
-            **self.limits(caller),
         )
         reply = {
             "agent_id": id,
@@ -271,5 +301,7 @@ class ResumeTool(_Starter):
             "messages_inherited": run.length - run.start,
             "message": "Sub-agent goes on. You are told when it ends.",
         }
+        if self.settings.enable_comms:
+            reply["comms"] = comms_note(id)
         refusals = self.refusals("resume sub-agent", "Failed to resume sub-agent")
         return Orders(spawns=(order,), answer=as_json(reply), refusals=refusals)
