@@ -9,7 +9,7 @@ READY := $(VENV)/.ready
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check fix simulate crash bench
+.PHONY: help setup demo test check fix simulate crash faults bench
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -44,6 +44,9 @@ simulate: $(READY) ## N random schedules on virtual time (N=1000000)
 crash: N ?= 10000
 crash: $(READY) ## N kills of a real process, each followed by a recovery (N=10000)
 	@$(PY) -m tests.crash.main --kills $(N)
+
+faults: $(READY) ## every fault of a provider, in every dialect
+	@$(PY) -m tests.models.faults_main
 
 bench: $(READY) ## the benchmarks
 	@$(PY) -m bench.main

@@ -58,7 +58,6 @@ SAYS: dict[str, list[str]] = {
         "assistant  Done",
     ],
     "09_families.py": [
-        r"They are being measured\.",
         r"\[user ada\]",
         r"  Started task group bg-[0-9a-f]{6} with 2 tasks",
         r"  'ant' completed \([12]/2\)",
