@@ -62,7 +62,8 @@ SAYS: dict[str, list[str]] = {
         r"  Started task group bg-[0-9a-f]{6} with 2 tasks",
         r"  'ant' completed \([12]/2\)",
         r"  'elephant' completed \([12]/2\)",
-        r"  ### elephant \(completed\)\n  elephant has 8 letters\.",
+        r"  ### elephant \(completed\)",
+        r"  elephant has 8 letters\.",
     ],
     "10_over_http.py": [r"Paris and Lima\.", r"claude-sonnet-4-5: [\d,]+ tokens, \$0\.\d+"],
 }
