@@ -1,0 +1,755 @@
+"""The fake provider: what it says, what it keeps, and how it is asked to fail."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import urllib.request
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from retinue.core.values import Assistant, Call, Reply, Result, Usage, User
+from retinue.errors import ConfigError, ModelRejected, ModelUnavailable
+from retinue.testing import call, fake_llm
+from retinue.testing.fake_llm import FAULTS, FakeLLM, Heard, Settings, main
+from tests.testing.fake_llm_support import (
+    ALL,
+    KEY,
+    SCHEMA,
+    Post,
+    calls_of,
+    connect,
+    good,
+    raw,
+    send,
+    text_of,
+    tools,
+    until,
+    wire,
+)
+
+BOTH = [False, True]
+
+
+@pytest.mark.parametrize("stream", BOTH)
+@pytest.mark.parametrize("dialect", ALL)
+def test_a_list_says_one_line_a_turn_and_its_last_line_for_ever(dialect: str, stream: bool) -> None:
+    async def story() -> None:
+        async with FakeLLM(["first", [call("read", path="a"), call("read", path="é")], "last"]) as llm:
+            said = [await send(llm, good(dialect, stream=stream, turns=n)) for n in range(5)]
+            assert [text_of(dialect, got, stream) for got in said] == ["first", "", "last", "last", "last"]
+            calls = calls_of(dialect, said[1], stream)
+            assert [(name, json.loads(args)["path"]) for name, args in calls] == [("read", "a"), ("read", "é")]
+            assert llm.violations == []
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("dialect", ALL)
+def test_a_function_is_asked_with_the_conversation_in_our_own_values(dialect: str) -> None:
+    heard: list[Heard] = []
+
+    def script(one: Heard) -> str:
+        heard.append(one)
+        return "yes"
+
+    system = {
+        "anthropic": {"system": [{"type": "text", "text": "Be good."}]},
+        "openai_chat": {},
+        "openai_responses": {"instructions": "Be good."},
+        "gemini": {"systemInstruction": {"parts": [{"text": "Be good."}]}},
+    }[dialect]
+
+    async def story() -> None:
+        async with FakeLLM(script) as llm:
+            await send(llm, good(dialect, turns=1, **system))
+            assert llm.requests == heard
+
+    asyncio.run(story())
+    (one,) = heard
+    assert (one.dialect, one.model, one.system, one.stream, one.turn, one.n) == (dialect, "m", "Be good.", False, 1, 1)
+    user, reply, first, second = one.messages
+    assert user == User(text="hi")
+    assert isinstance(reply, Assistant)
+    assert [(c.name, json.loads(c.args)) for c in reply.calls] == [("read", {"path": "0"}), ("read", {"path": "1"})]
+    assert [r.call_id for r in (first, second) if isinstance(r, Result)] == [c.id for c in reply.calls]
+    assert [(r.text, r.name) for r in (first, second) if isinstance(r, Result)] == [
+        ("result 0", "read"),
+        ("result 1", "read"),
+    ]
+    (tool,) = one.tools
+    assert (tool.name, tool.parameters) == ("read", SCHEMA)
+
+
+@pytest.mark.parametrize("dialect", ALL)
+def test_headers_are_kept_without_keys_and_the_body_as_it_came(dialect: str) -> None:
+    async def story() -> None:
+        async with FakeLLM() as llm:
+            post = good(dialect)
+            post.headers["x-trace"] = "17"
+            if dialect == "gemini":
+                post.path = post.target() + f"?key={KEY}"
+            await send(llm, post)
+            assert llm.requests[0].headers["x-trace"] == "17"
+            assert KEY not in str(llm.requests[0])
+            assert llm.requests[0].body == json.loads(post.data())
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize(
+    ("line", "text", "calls"),
+    [
+        ("a text", "a text", []),
+        (call("read", path="a"), "", [{"path": "a"}]),
+        ((call("read", path="a"), call("read", path="b")), "", [{"path": "a"}, {"path": "b"}]),
+        (Assistant(text="F1", calls=(call("read", path="a"),)), "F1", [{"path": "a"}]),
+        (Reply(message=Assistant(text="whole")), "whole", []),
+    ],
+)
+def test_a_line_may_be_anything_that_a_scripted_model_says(line: Any, text: str, calls: list[Any]) -> None:
+    async def later(heard: Heard) -> Any:
+        await asyncio.sleep(0)
+        return line
+
+    async def story() -> None:
+        for script in ([line], lambda heard: line, later):
+            async with FakeLLM(script) as llm:
+                for dialect in ALL:
+                    got = await send(llm, good(dialect))
+                    assert text_of(dialect, got, False) == text
+                    assert [json.loads(args) for _, args in calls_of(dialect, got, False)] == calls
+
+    asyncio.run(story())
+
+
+def test_a_reply_may_bring_its_own_usage_stop_and_model() -> None:
+    reply = Reply(message=Assistant(text="cut"), usage=Usage(input=100, output=7), stop="length", model="real-1")
+
+    async def story() -> None:
+        async with FakeLLM([reply]) as llm:
+            said = (await send(llm, good("anthropic"))).json
+            assert (said["stop_reason"], said["model"]) == ("max_tokens", "real-1")
+            assert (said["usage"]["input_tokens"], said["usage"]["output_tokens"]) == (100, 7)
+            refused = Reply(message=Assistant(text="No."), stop="refusal")
+        async with FakeLLM([refused]) as llm:
+            assert (await send(llm, good("openai_chat"))).json["choices"][0]["message"]["refusal"] == "No."
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("dialect", ALL)
+def test_an_exception_in_a_script_is_told_as_the_provider_would(dialect: str) -> None:
+    async def story() -> None:
+        async with FakeLLM([ModelUnavailable("later", after_seconds=2)]) as llm:
+            got = await send(llm, good(dialect))
+            assert (got.status, got.headers["retry-after"]) == (529 if dialect == "anthropic" else 503, "2")
+            assert b"later" in got.body
+        async with FakeLLM([ModelRejected("never")]) as llm:
+            got = await send(llm, good(dialect))
+            assert got.status == 400
+            assert b"never" in got.body
+
+    asyncio.run(story())
+
+
+def test_a_script_that_fails_shows_in_the_violations() -> None:
+    def script(heard: Heard, n: int = 0) -> str:
+        raise KeyError("oops")
+
+    async def later(heard: Heard) -> str:
+        await asyncio.sleep(0)
+        raise KeyError("oops")
+
+    async def wrong_fault(heard: Heard) -> str:
+        return "F2c"
+
+    async def story() -> None:
+        for one in (script, later):
+            async with FakeLLM(one) as llm:
+                assert (await send(llm, good("anthropic"))).status == 500
+                assert "oops" in llm.violations[0].message
+        async with FakeLLM(faults=script) as llm:
+            assert (await send(llm, good("gemini"))).json["error"]["status"] == "INTERNAL"
+            assert len(llm.violations) == 1
+        async with FakeLLM(wrong_fault) as llm:
+            assert (await send(llm, good("gemini"))).status == 400
+            assert "no fault F2c for gemini" in llm.violations[0].message
+
+    asyncio.run(story())
+
+
+def test_a_script_has_a_line() -> None:
+    with pytest.raises(ConfigError):
+        FakeLLM([])
+    with pytest.raises(ConfigError):
+        FakeLLM("text")
+
+
+@pytest.mark.parametrize("dialect", ALL)
+def test_what_is_said_depends_on_the_conversation_alone(dialect: str) -> None:
+    async def story() -> list[list[tuple[str, str]]]:
+        said = []
+        for _ in range(2):
+            async with FakeLLM([call("read", path="a")]) as llm:
+                await send(llm, good(dialect, text="something else"))
+                got = await send(llm, good(dialect, turns=1))
+                said.append(calls_of(dialect, got, False))
+                ids = {"anthropic": ["content", 0, "id"], "openai_responses": ["output", 0, "call_id"]}.get(dialect)
+                if ids:
+                    value = got.json
+                    for step in ids:
+                        value = value[step]
+                    said.append([("id", value)])
+        return said
+
+    said = asyncio.run(story())
+    assert said[: len(said) // 2] == said[len(said) // 2 :]
+
+
+@pytest.mark.parametrize("dialect", ALL)
+def test_a_mark_in_a_text_calls_a_tool_and_then_answers(dialect: str) -> None:
+    async def story() -> None:
+        async with FakeLLM(["not asked"]) as llm:
+            said = [await send(llm, good(dialect, text="Do @@turns=3,tool=read@@ please", turns=n)) for n in range(4)]
+            calls = [calls_of(dialect, got, False) for got in said]
+            assert [len(found) for found in calls] == [1, 1, 0, 0]
+            assert [json.loads(found[0][1]) for found in calls[:2]] == [{"path": "1"}, {"path": "2"}]
+            assert text_of(dialect, said[2], False) == "Done after 3 turns."
+            assert llm.violations == []
+
+    asyncio.run(story())
+
+
+def test_a_mark_says_how_many_calls_and_with_what_and_the_last_mark_counts() -> None:
+    async def story() -> None:
+        async with FakeLLM() as llm:
+            text = '@@turns=9,tool=read@@ @@turns=2,tool=read,calls=3,args={"path":"\\u0040\\u0040"}@@'
+            got = await send(llm, good("openai_chat", text="@@turns=1@@"))
+            assert text_of("openai_chat", got, False) == "Done after 1 turns."
+            got = await send(llm, good("openai_chat", text=text.partition(" ")[2]))
+            assert [json.loads(args) for _, args in calls_of("openai_chat", got, False)] == [{"path": "@@"}] * 3
+            got = await send(llm, good("openai_chat", text="@@turns=2@@"))
+            assert len(calls_of("openai_chat", got, False)) == 1
+            got = await send(llm, good("openai_chat", text="@@turns=2,tool=write@@"))
+            assert text_of("openai_chat", got, False) == "Done after 1 turns."
+
+    asyncio.run(story())
+
+
+def test_made_up_arguments_fit_the_schema() -> None:
+    from retinue.testing.fake_script import sample
+
+    schema = {
+        "type": "object",
+        "properties": {
+            "s": {"type": "string"},
+            "i": {"type": "integer"},
+            "n": {"type": "number"},
+            "b": {"type": "boolean"},
+            "z": {"type": "null"},
+            "a": {"type": "array", "items": {"type": ["string", "null"]}},
+            "o": {"type": "OBJECT", "properties": {"x": {"enum": ["p", "q"]}}, "required": ["x"]},
+            "left": {"type": "string"},
+        },
+        "required": ["s", "i", "n", "b", "z", "a", "o"],
+    }
+    assert sample(schema, 3) == {"s": "3", "i": 3, "n": 3, "b": True, "z": None, "a": ["3"], "o": {"x": "p"}}
+
+
+def usage_of(dialect: str, said: dict[str, Any]) -> tuple[int, int]:
+    """All input, and what was read from the cache."""
+    usage = said["usageMetadata" if dialect == "gemini" else "usage"]
+    match dialect:
+        case "anthropic":
+            read = usage["cache_read_input_tokens"]
+            return usage["input_tokens"] + usage["cache_creation_input_tokens"] + read, read
+        case "openai_chat":
+            return usage["prompt_tokens"], usage["prompt_tokens_details"]["cached_tokens"]
+        case "openai_responses":
+            return usage["input_tokens"], usage["input_tokens_details"]["cached_tokens"]
+        case _:
+            return usage["promptTokenCount"], usage.get("cachedContentTokenCount", 0)
+
+
+def marked(dialect: str, post: Post) -> Post:
+    """With a cache breakpoint on the last block, where the dialect has such."""
+    if dialect == "anthropic":
+        last = post.body["messages"][-1]
+        if isinstance(last["content"], str):
+            last["content"] = [{"type": "text", "text": last["content"]}]
+        last["content"][-1]["cache_control"] = {"type": "ephemeral"}
+    return post
+
+
+@pytest.mark.parametrize("dialect", ALL)
+def test_a_prefix_that_was_seen_before_is_read_from_the_cache(dialect: str) -> None:
+    async def story() -> None:
+        async with FakeLLM() as llm:
+            found = []
+            for n in range(3):
+                said = (await send(llm, marked(dialect, good(dialect, text="x" * 400, turns=n)))).json
+                found.append(usage_of(dialect, said))
+            (first, none), (second, some), (third, more) = found
+            assert none == 0
+            assert first < second < third
+            assert abs(some - first) <= 1
+            assert abs(more - second) <= 1
+            other = usage_of(dialect, (await send(llm, marked(dialect, good(dialect, text="y" * 400)))).json)
+            assert other[1] < 100, "only the tools are the same"
+            said = (await send(llm, marked(dialect, good(dialect, model="other", text="x" * 400)))).json
+            assert usage_of(dialect, said)[1] == 0, "each model has its own cache"
+
+    asyncio.run(story())
+
+
+def test_four_characters_are_a_token() -> None:
+    async def story() -> None:
+        async with FakeLLM(["y" * 40]) as llm:
+            post = good("openai_chat", text="x" * 400)
+            post.body = {"messages": [{"role": "user", "content": "x" * 400}], "max_tokens": 5}
+            assert (await send(llm, post)).json["usage"]["prompt_tokens"] == 100
+            assert (await send(llm, post)).json["usage"]["completion_tokens"] == 5, "no more than was asked for"
+            del post.body["max_tokens"]
+            assert (await send(llm, post)).json["usage"]["completion_tokens"] == 11
+
+    asyncio.run(story())
+
+
+def test_anthropic_caches_only_where_it_is_asked_to() -> None:
+    async def story() -> None:
+        async with FakeLLM() as llm:
+            for _ in range(2):
+                said = (await send(llm, good("anthropic", text="x" * 400))).json["usage"]
+                assert (said["cache_read_input_tokens"], said["cache_creation_input_tokens"]) == (0, 0)
+            written = (await send(llm, marked("anthropic", good("anthropic", text="x" * 400)))).json["usage"]
+            assert (written["cache_read_input_tokens"], written["input_tokens"]) == (0, 0)
+            assert written["cache_creation_input_tokens"] > 100
+            top = good("anthropic", text="x" * 400, cache_control={"type": "ephemeral"})
+            assert (await send(llm, top)).json["usage"]["cache_read_input_tokens"] > 100
+
+    asyncio.run(story())
+
+
+def test_anthropic_looks_back_twenty_blocks_for_a_cached_prefix() -> None:
+    def wide(n: int) -> Post:
+        post = good("anthropic", text="x" * 400)
+        uses = [{"type": "tool_use", "id": f"t{i}", "name": "read", "input": {}} for i in range(n)]
+        results = [{"type": "tool_result", "tool_use_id": f"t{i}", "content": "y"} for i in range(n)]
+        post.body["messages"] += [{"role": "assistant", "content": uses}, {"role": "user", "content": results}]
+        return marked("anthropic", post)
+
+    async def story() -> None:
+        for n, is_hit in [(5, True), (12, False)]:
+            async with FakeLLM() as llm:
+                await send(llm, marked("anthropic", good("anthropic", text="x" * 400)))
+                usage = (await send(llm, wide(n))).json["usage"]
+                assert (usage["cache_read_input_tokens"] > 0) == is_hit
+
+    asyncio.run(story())
+
+
+def test_the_cache_forgets_what_is_oldest() -> None:
+    async def story() -> None:
+        async with FakeLLM(settings=Settings(n_prefixes=4)) as llm:
+            for text in ("a", "b", "c", "d"):
+                await send(llm, good("openai_chat", text=text * 400))
+            said = (await send(llm, good("openai_chat", text="a" * 400))).json
+            assert usage_of("openai_chat", said)[1] < 100
+            assert len(llm._cache._seen) == 4
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("dialect", ALL)
+def test_a_stream_comes_in_a_handful_of_writes_unless_more_are_asked_for(dialect: str) -> None:
+    async def story() -> None:
+        for chunks in (1, 3, 50):
+            async with FakeLLM(["x" * 300], chunks=chunks) as llm:
+                got = await send(llm, good(dialect, stream=True))
+                n_writes = got.rest.count(b"\r\n", 0) and len(list(_chunks(got.rest)))
+                assert n_writes <= chunks
+                assert n_writes >= min(chunks, 50) // 2
+                assert text_of(dialect, got, True) == "x" * 300
+
+    asyncio.run(story())
+
+
+def _chunks(rest: bytes) -> list[bytes]:
+    found = []
+    while rest:
+        size, _, rest = rest.partition(b"\r\n")
+        n = int(size, 16)
+        if n:
+            found.append(rest[:n])
+        rest = rest[n + 2 :]
+    return found
+
+
+def test_gemini_streams_an_array_when_events_are_not_asked_for() -> None:
+    async def story() -> None:
+        async with FakeLLM(["one two three"]) as llm:
+            post = good("gemini", stream=True)
+            post.path = post.target().partition("?")[0]
+            got = await send(llm, post)
+            assert got.headers["content-type"] == "application/json"
+            parts = [c["content"]["parts"][0]["text"] for chunk in got.json for c in chunk["candidates"]]
+            assert "".join(parts) == "one two three"
+            post.headers["x-fault"] = "F3"
+            assert (await send(llm, post)).json[0]["error"]["status"] == "UNAVAILABLE"
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("dialect", ALL)
+def test_a_stream_may_be_slow(dialect: str) -> None:
+    async def story() -> None:
+        async with FakeLLM(["one two three"], chunks=4, settings=Settings(pace_seconds=0.01)) as llm:
+            began = asyncio.get_running_loop().time()
+            assert text_of(dialect, await send(llm, good(dialect, stream=True)), True) == "one two three"
+            assert asyncio.get_running_loop().time() - began >= 0.02
+            assert text_of(dialect, await send(llm, good(dialect)), False) == "one two three"
+
+    asyncio.run(story())
+
+
+def test_chat_counts_the_tokens_of_a_stream_only_when_it_is_asked_to() -> None:
+    async def story() -> None:
+        async with FakeLLM() as llm:
+            plain = await send(llm, good("openai_chat", stream=True))
+            assert not any("usage" in data for data in plain.datas)
+            asked = await send(llm, good("openai_chat", stream=True, stream_options={"include_usage": True}))
+            assert [data["usage"] is None for data in asked.datas] == [True] * (len(asked.datas) - 1) + [False]
+            assert asked.datas[-1]["choices"] == []
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("how", ["header", "model", "list", "function", "script"])
+@pytest.mark.parametrize("dialect", ALL)
+def test_a_fault_can_be_asked_for_in_five_ways(dialect: str, how: str) -> None:
+    async def story() -> None:
+        faults = {"list": [None, "F6"], "function": lambda heard, n: "F6" if n == 2 else None}.get(how, ())
+        script = (lambda heard: "F6" if heard.n == 2 else "good") if how == "script" else ["good"]
+        async with FakeLLM(script, faults=faults) as llm:
+            statuses = []
+            for n in (1, 2, 3):
+                post = good(dialect, model="fault-F6" if how == "model" and n == 2 else "m")
+                if how == "header" and n == 2:
+                    post.headers["x-fault"] = "F6"
+                statuses.append((await send(llm, post)).status)
+            assert statuses == [200, 500, 200]
+            assert llm.injected == [(2, "F6")]
+            assert llm.violations == []
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("dialect", ALL)
+def test_then_ok_means_that_each_turn_fails_once(dialect: str) -> None:
+    async def story() -> None:
+        async with FakeLLM() as llm:
+            statuses = []
+            for turns in (0, 0, 0, 1, 1):
+                statuses.append((await send(llm, good(dialect, model="fault-F6-then-ok", turns=turns))).status)
+            assert statuses == [500, 200, 200, 500, 200]
+            post = good(dialect, text="other")
+            post.headers["x-fault"] = "F9-then-ok"
+            assert [(await send(llm, post)).status for _ in (1, 2)] == [504, 200]
+
+    asyncio.run(story())
+
+
+def test_what_failed_once_is_forgotten_some_day() -> None:
+    async def story() -> None:
+        async with FakeLLM(settings=Settings(n_prefixes=2)) as llm:
+            statuses = []
+            for text in ("a", "b", "c", "c", "a"):
+                statuses.append((await send(llm, good("gemini", model="fault-F6-then-ok", text=text))).status)
+            assert statuses == [500, 500, 500, 200, 500]
+
+    asyncio.run(story())
+
+
+def test_a_fault_that_there_is_not_is_refused() -> None:
+    async def story() -> None:
+        async with FakeLLM() as llm:
+            post = good("openai_chat", model="fault-F2c")
+            assert (await send(llm, post)).status == 400
+            for name in ("F99", "nonsense"):
+                post.headers["x-fault"] = name
+                assert (await send(llm, post)).status == 400
+            assert [v.message.split(" ")[4] for v in llm.violations] == ["F2c", "F99", "nonsense"]
+
+    asyncio.run(story())
+
+
+def test_seconds_pass_before_each_answer_and_requests_are_answered_at_once() -> None:
+    async def story() -> None:
+        loop = asyncio.get_running_loop()
+        async with FakeLLM(seconds=0.5) as llm:
+            began = loop.time()
+            waiting = [asyncio.create_task(send(llm, good(dialect))) for dialect in ALL * 5]
+            await until(lambda: llm.open == 20)
+            assert (llm.connections, llm.connected) == (20, 20)
+            assert {(await one).status for one in waiting} == {200}
+            assert 0.5 <= loop.time() - began < 5.0
+            assert (llm.open, llm.disconnects, llm.connections) == (0, 0, 20)
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("stream", BOTH)
+def test_a_client_that_goes_away_is_counted_and_its_work_is_dropped(stream: bool) -> None:
+    async def story() -> None:
+        settings = Settings(pace_seconds=5.0) if stream else Settings()
+        async with FakeLLM(seconds=0.0 if stream else 5.0, settings=settings) as llm:
+            reader, writer = await connect(llm)
+            writer.write(wire(good("anthropic", stream=stream)))
+            await until(lambda: llm.open == 1)
+            if stream:
+                assert await reader.readuntil(b"message_start")
+            writer.transport.abort()
+            await until(lambda: llm.open == 0)
+            assert (llm.open, llm.disconnects, llm.connected) == (0, 1, 0)
+
+    asyncio.run(story())
+
+
+def test_a_server_that_stops_cuts_everybody_off_and_counts_nobody() -> None:
+    async def story() -> None:
+        llm = FakeLLM(seconds=60)
+        await llm.start()
+        task = asyncio.create_task(send(llm, good("anthropic")))
+        await until(lambda: llm.open == 1)
+        await asyncio.wait_for(llm.stop(), 2)
+        await llm.stop()
+        assert (await task).raw == b""
+        assert (llm.open, llm.disconnects, llm.connected) == (0, 0, 0)
+
+    asyncio.run(story())
+
+
+def test_a_connection_is_used_again_and_requests_may_be_sent_ahead() -> None:
+    async def story() -> None:
+        async with FakeLLM(lambda heard: heard.messages[-1].text, seconds=0.01) as llm:
+            reader, writer = await connect(llm)
+            writer.write(b"".join(wire(good("anthropic", text=text)) for text in ("one", "two", "three")))
+            said = []
+            for _ in range(3):
+                head = await reader.readuntil(b"\r\n\r\n")
+                n_bytes = int(head.lower().partition(b"content-length: ")[2].split(b"\r\n")[0])
+                said.append(json.loads(await reader.readexactly(n_bytes))["content"][0]["text"])
+            assert said == ["one", "two", "three"]
+            writer.close()
+            assert llm.connections == 1
+
+    asyncio.run(story())
+
+
+def test_two_user_agent_headers_and_chunked_and_announced_bodies_are_taken() -> None:
+    async def story() -> None:
+        async with FakeLLM() as llm:
+            body = good("gemini").data()
+            start = "POST /v1beta/models/m:generateContent HTTP/1.1\r\n"
+            start += "content-type: application/json\r\nx-goog-api-key: k\r\n"
+            twice = f"{start}user-agent: a\r\nuser-agent: b\r\nconnection: close\r\ncontent-length: {len(body)}\r\n\r\n"
+            assert (await raw(llm, twice.encode() + body)).status == 200
+            assert llm.requests[0].headers["user-agent"] == "a, b"
+            chunked = f"{start}connection: close\r\ntransfer-encoding: chunked\r\n\r\n".encode()
+            half = len(body) // 2
+            for part in (body[:half], body[half:], b""):
+                chunked += b"%x\r\n%b\r\n" % (len(part), part)
+            assert (await raw(llm, chunked)).status == 200
+            reader, writer = await connect(llm)
+            announced = f"{start}expect: 100-continue\r\nconnection: close\r\ncontent-length: {len(body)}\r\n\r\n"
+            writer.write(announced.encode())
+            assert await reader.readline() == b"HTTP/1.1 100 Continue\r\n"
+            writer.write(body)
+            assert b"200 OK" in await reader.read()
+            writer.close()
+
+    asyncio.run(story())
+
+
+def test_what_is_no_http_is_cut_off() -> None:
+    async def story() -> None:
+        async with FakeLLM(settings=Settings(max_body=1000)) as llm:
+            assert (await raw(llm, b"hello\r\n\r\n")).end == "rst"
+            bad = b"POST /v1/messages HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n"
+            assert (await raw(llm, bad)).end == "rst"
+            assert (await raw(llm, b"GET / HTTP/1.1\r\nx: " + b"x" * (1 << 20))).end == "rst"
+            endless = b"POST /v1/messages HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n" + b"fff\r\n" + b"x" * 4095
+            assert (await raw(llm, endless)).status == 413
+
+    asyncio.run(story())
+
+
+def test_only_the_last_requests_are_kept() -> None:
+    async def story() -> None:
+        async with FakeLLM(settings=Settings(keep=3)) as llm:
+            for n in range(20):
+                await send(llm, good("anthropic", text=f"{n}"))
+            assert llm.n_requests == 20
+            assert 3 <= len(llm.requests) <= 6
+            assert llm.requests[-1].messages[0].text == "19"
+
+    asyncio.run(story())
+
+
+def test_the_numbers_can_be_asked_for_from_outside() -> None:
+    async def story() -> None:
+        async with FakeLLM() as llm:
+            await send(llm, good("anthropic", max_tokens=0))
+            got = await raw(llm, b"GET /stats HTTP/1.1\r\nconnection: close\r\n\r\n")
+            assert got.json["requests"] == 1
+            assert got.json["violations"] == ["max_tokens: Input should be greater than or equal to 1"]
+
+    asyncio.run(story())
+
+
+def test_each_fault_has_a_line_about_it_and_an_outcome() -> None:
+    numbers = {int("".join(c for c in name if c.isdigit())) for name in FAULTS}
+    spans = [(1, 7), (9, 14), (16, 16), (18, 20), (22, 28), (30, 32), (34, 36), (38, 42), (44, 44), (46, 46), (48, 48)]
+    left_out = {13 + 2, 17, 21, 29, 33, 37, 43, 45, 47, 49, 52, 8}
+    wanted = {n for low, high in spans for n in range(low, high + 1)} | {50, 51, 53, 54}
+    assert numbers == wanted - left_out
+    for name, fault in FAULTS.items():
+        assert fault.name == name
+        assert fault.about
+        assert fault.outcome in ("R", "P", "T", "M", "S", "OK")
+        assert set(fault.dialects) <= set(ALL)
+    assert [FAULTS["F32"].outcome_in(dialect) for dialect in ("anthropic", "openai_responses")] == ["M", "OK"]
+
+
+def test_an_outage_fails_everybody_until_it_is_over() -> None:
+    async def story() -> None:
+        async with FakeLLM(settings=Settings(outage_seconds=600)) as llm:
+            post = good("anthropic")
+            assert (await send(llm, post)).status == 200
+            bad = good("anthropic")
+            bad.headers["x-fault"] = "F53"
+            assert (await send(llm, bad)).end == "rst"
+            assert (await send(llm, post)).status == 529
+            assert (await send(llm, good("gemini"))).end == "rst"
+            llm._outage_until = asyncio.get_running_loop().time()
+            assert (await send(llm, bad)).status == 200
+
+    asyncio.run(story())
+
+
+def test_flapping_fails_half_of_the_requests_and_the_same_ones_each_time() -> None:
+    async def once(seed: int) -> list[tuple[int, str]]:
+        async with FakeLLM(faults=lambda heard, n: "F54", settings=Settings(seed=seed, settle_seconds=0.0)) as llm:
+            for n in range(60):
+                await send(llm, good("openai_chat", stream=True, text=f"{n}"))
+            return llm.injected
+
+    first, second, other = (asyncio.run(once(seed)) for seed in (1, 1, 2))
+    assert first == second
+    assert first != other
+    assert 15 <= len(first) <= 45
+    assert len(Counter(name for _, name in first)) > 6
+
+
+def test_a_script_may_say_that_the_provider_flaps_or_is_out() -> None:
+    async def story() -> None:
+        async with FakeLLM(lambda heard: "F54", settings=Settings(settle_seconds=0.0)) as llm:
+            for n in range(30):
+                await send(llm, good("openai_chat", text=f"{n}"))
+            assert 5 < len(llm.injected) < 25
+        async with FakeLLM(["F53"]) as llm:
+            assert [(await send(llm, good("anthropic"))).end for _ in "ab"] == ["fin", "rst"]
+            llm._outage_until = 0.0
+            assert (await send(llm, good("anthropic"))).status == 200
+
+    asyncio.run(story())
+
+
+def test_a_script_can_be_a_file_of_json_lines(tmp_path: Path) -> None:
+    from retinue.testing.fake_script import load
+
+    path = tmp_path / "script.jsonl"
+    path.write_text(
+        '"Hello."\n\n{"fault": "F4"}\n{"text": "Wait.", "calls": [{"name": "read", "args": {"path": "a"}}]}\n'
+    )
+    wait = Assistant(text="Wait.", calls=(Call(id="", name="read", args='{"path":"a"}'),))
+    assert load(path) == ["Hello.", "F4", wait]
+    for bad in ("", "17\n", '{"calls": [{}]}\n', "{\n"):
+        path.write_text(bad)
+        with pytest.raises(ConfigError, match=r"script\.jsonl"):
+            load(path)
+
+
+def test_the_program_prints_its_address_and_serves_until_it_is_told_to_stop(tmp_path: Path) -> None:
+    script = tmp_path / "script.jsonl"
+    script.write_text('"From a file."\n')
+    command = [sys.executable, "-m", "retinue.testing.fake_llm", "--script", str(script), "--latency", "1"]
+    for number in (signal.SIGTERM, signal.SIGINT):
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=dict(os.environ)) as process:
+            assert process.stdout is not None
+            assert process.stderr is not None
+            url = process.stdout.readline().decode().strip()
+            post = good("anthropic")
+            headers = {"content-type": "application/json", **post.headers}
+            request = urllib.request.Request(f"{url}/v1/messages", post.data(), headers)
+            with urllib.request.urlopen(request, timeout=10) as answer:
+                assert json.load(answer)["content"][0]["text"] == "From a file."
+            process.send_signal(number)
+            assert process.wait(10) == 0
+            assert process.stderr.read() == b""
+
+
+def test_the_program_says_what_is_wrong_with_its_script(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--script", str(tmp_path / "none.jsonl")]) == 2
+    assert "none.jsonl" in capsys.readouterr().err
+
+
+def test_a_short_request_costs_little() -> None:
+    """A guard against a blunder, not a measurement: the machine may be busy."""
+    import time
+
+    async def story() -> float:
+        async with FakeLLM() as llm:
+            data = wire(good("anthropic", turns=2))
+            reader, writer = await connect(llm)
+            best = 1.0
+            for _ in range(20):
+                began = time.process_time()
+                for _ in range(20):
+                    writer.write(data)
+                    head = await reader.readuntil(b"\r\n\r\n")
+                    await reader.readexactly(int(head.lower().partition(b"content-length: ")[2].split(b"\r\n")[0]))
+                best = min(best, (time.process_time() - began) / 20)
+            writer.close()
+            return best
+
+    assert asyncio.run(story()) < 0.002, "client and server together"
+
+
+def test_the_fake_needs_no_web_framework() -> None:
+    sources = sorted(Path(fake_llm.__file__).parent.glob("fake_*.py"))
+    assert len(sources) > 10
+    assert [path.name for path in sources if "aiohttp" in path.read_text()] == []
+
+
+def test_a_tool_list_is_read_once() -> None:
+    from retinue.testing.fake_strict import Memory
+
+    seen: list[object] = []
+
+    def read(value: object) -> tuple[()]:
+        seen.append(value)
+        return ()
+
+    memory = Memory(size=2)
+    for name in ("a", "b", "a", "c", "a"):
+        memory.tools(tools("anthropic", name), read)
+    assert len(seen) == 4
