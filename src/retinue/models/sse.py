@@ -34,9 +34,11 @@ class Events:
             self._start = False
             if buffer.startswith(b"\xef\xbb\xbf"):
                 del buffer[:3]
-        if len(buffer) + self._size > MAX_EVENT and b"\n" not in buffer and b"\r" not in buffer:
+        if b"\n" in data or b"\r" in data:
+            return self._lines()
+        if len(buffer) + self._size > MAX_EVENT:
             raise ModelRejected("the provider sent an event of more than 8 MiB", kind="response_too_large")
-        return self._lines()
+        return []
 
     def _lines(self) -> list[tuple[str, bytes]]:
         buffer = self._buffer

@@ -1,0 +1,103 @@
+"""Cancelling is real: whoever cancels, and through whichever family, the provider sees the connection go and nothing
+more is asked of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from retinue import Agent, Retinue, tool
+from retinue.core.values import Assistant, ModelInfo, Result
+from retinue.models.anthropic import Anthropic
+from retinue.models.http import Client, HttpModel
+from retinue.testing import MemoryStore, call
+from retinue.testing.fake_llm import FakeLLM
+
+
+@tool(risk="read")
+def lookup(q: str) -> str:
+    """Look something up."""
+    return q
+
+
+def answers(heard: Any, name: str) -> list[Any]:
+    return [json.loads(m.text) for m in heard.messages if isinstance(m, Result) and m.name == name]
+
+
+def by_agent_cancel(heard: Any) -> Any:
+    said = sum(isinstance(m, Assistant) for m in heard.messages)
+    if said == 0:
+        return call("agent_spawn", prompt="@@slow@@")
+    if said == 1:
+        return call("lookup", q="meanwhile")
+    if said == 2:
+        return call("agent_cancel", agent_id=answers(heard, "agent_spawn")[0]["agent_id"])
+    return "stopped"
+
+
+def by_cancel_tasks(heard: Any) -> Any:
+    said = sum(isinstance(m, Assistant) for m in heard.messages)
+    if said == 0:
+        return call("delegate_tasks", mode="background", tasks=[{"task_id": "t", "prompt": "@@slow@@", "tools": []}])
+    return call("lookup", q="meanwhile") if said == 1 else call("cancel_tasks", task_ids=["t"]) if said == 2 else "done"
+
+
+def by_end_of_parent(heard: Any) -> Any:
+    said = sum(isinstance(m, Assistant) for m in heard.messages)
+    return call("spawn_agents", tasks=[{"task": "@@slow@@"}]) if said == 0 else "done"
+
+
+WAYS = {"agent": by_agent_cancel, "delegate": by_cancel_tasks, "fanout": by_end_of_parent, "subagent": by_end_of_parent}
+
+
+async def scene(way: str) -> tuple[Any, FakeLLM, int]:
+    waiting = asyncio.Event()
+
+    async def script(heard: Any) -> Any:
+        first = heard.messages[0].text
+        if "@@slow@@" in first:
+            waiting.set()
+            await asyncio.sleep(30)
+            return "too late"
+        if any(isinstance(m, Result) and m.name == "lookup" for m in heard.messages):
+            await waiting.wait()
+        if way == "subagent":
+            return call("subagent", label="s", task_prompt="@@slow@@")
+        return WAYS[way](heard)
+
+    async with FakeLLM(script) as llm:
+        client = Client()
+        info = ModelInfo(name="m", price_in=1, price_out=2)
+        model = HttpModel(info, Anthropic(), model="m", base_url=llm.url, key="k", client=client)
+        async with Retinue(MemoryStore()) as retinue:
+            lead = Agent("lead", "lead", model=model, tools=[lookup], families=[way])
+            run = await retinue.spawn(lead, "go")
+            await waiting.wait()
+            if way in ("fanout", "subagent"):
+                await retinue.cancel(run)
+            outcome = (await retinue.wait(run, timeout_seconds=10))[run]
+            for _ in range(100):
+                if llm.disconnects:
+                    break
+                await asyncio.sleep(0.02)
+            asked = len(llm.requests)
+            await asyncio.sleep(0.1)
+            assert len(llm.requests) == asked
+            tree = await retinue.tree(run)
+        await client.close()
+        return (outcome, tree), llm, asked
+
+
+@pytest.mark.parametrize("way", sorted(WAYS))
+def test_the_provider_sees_the_disconnect_and_is_asked_nothing_more(way: str) -> None:
+    (outcome, tree), llm, _ = asyncio.run(scene(way))
+    assert outcome is not None
+    assert outcome.state == ("cancelled" if way in ("fanout", "subagent") else "completed")
+    assert llm.disconnects == 1
+    assert llm.open == 0
+    assert [child.state for child in tree.children] == ["cancelled"]
+    assert llm.violations == []
