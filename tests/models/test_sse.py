@@ -7,7 +7,10 @@ import pytest
 from retinue.errors import ModelRejected
 from retinue.models.sse import MAX_EVENT, Events
 
-RAW = b'\xef\xbb\xbf: comment\r\nevent: a\r\ndata: {"x"\r\ndata:1}\r\nid: 7\r\nretry: 5\r\n\r\ndata: b\n\ndata: c\r\rdata: z'
+RAW = (
+    b'\xef\xbb\xbf: comment\r\nevent: a\r\ndata: {"x"\r\ndata:1}\r\nid: 7\r\nretry: 5\r\n\r\n'
+    b"data: b\n\ndata: c\r\rdata: z"
+)
 EVENTS = [("a", b'{"x"\n1}'), ("", b"b"), ("", b"c"), ("", b"z")]
 
 

@@ -163,12 +163,7 @@ def _is_object(text: str) -> bool:
 
 def _object(args: str) -> str:
     """Arguments as they were written, if they are an object: servers that parse them refuse anything else."""
-    if _is_object(args):
-        return args
-    value = {"invalid_json": args}
-    with suppress(RecursionError):
-        value = arguments(args)
-    return _json(value).decode()
+    return args if _is_object(args) else _json(arguments(args)).decode()
 
 
 def _picture(image: Image) -> dict[str, Any]:
