@@ -31,9 +31,9 @@ from retinue.core.events import (
     ToolReturned,
     Woke,
 )
+from retinue.core.orders import Lane, Order, Orders
 from retinue.core.roster import Roster
 from retinue.core.state import Ended
-from retinue.core.orders import Lane, Order, Orders
 from retinue.core.values import Assistant, Call, Capabilities, Definition, Mail, ModelInfo, Reply, Rules, Usage
 
 RUN = "run"

@@ -146,12 +146,11 @@ class Mortal:
         if self.dead.is_set():
             raise StoreError("the process is dead")
         self.left -= 1
-        if self.left > 0:
-            return await self.store.commit(changes)
-        if self.after:
-            await self.store.commit(changes)
-        self.dead.set()
-        await asyncio.Event().wait()
+        done = await self.store.commit(changes) if self.left or self.after else None
+        if not self.left:
+            self.dead.set()
+            await asyncio.Event().wait()
+        return done
 
 
 async def killed(kind: str, folder: Path, n: int, *, after: bool) -> tuple[list[str], list[str], bool]:
@@ -170,8 +169,7 @@ async def killed(kind: str, folder: Path, n: int, *, after: bool) -> tuple[list[
             await asyncio.wait_for(mortal[0].dead.wait(), 100)
         died = mortal[0].dead.is_set()
         mortal[0].left = 10**9
-    await asyncio.wait([work])
-    assert died == isinstance(work.exception(), RetinueError) or work.exception() is None
+    assert isinstance((await asyncio.gather(work, return_exceptions=True))[0], str | RetinueError)
     async with home.open(agents=world.agents) as retinue:
         run = await retinue.spawn(world.lead, "Go.", key="one")
         outcome = await ended(retinue, run)
@@ -217,6 +215,22 @@ async def test_agents_and_their_limits_survive_a_restart(kind: str, tmp_path: Pa
     assert world.results[7]["running_count"] == 5
     assert [c.state for c in outcome.children] == ["completed"] * 5
     assert len(world.news) == 5
+
+
+@on_virtual_time
+async def test_an_agent_that_a_restart_puts_aside_is_told_as_failed(tmp_path: Path) -> None:
+    home, rules = Home("memory", tmp_path), Rules(max_deaths=1)
+    world = World(spawn("after 500 say x"), "waiting", wait())
+    async with contextlib.AsyncExitStack() as dead:
+        retinue = await dead.enter_async_context(home.open(agents=world.agents, rules=rules))
+        run = await retinue.spawn(world.lead, "Go.")
+        await asyncio.sleep(5)
+        retinue = await dead.enter_async_context(home.open(agents=world.agents, rules=rules))
+        await ended(retinue, run)
+    id, name = world.results[0]["agent_id"], world.results[0]["name"]
+    error = "the process died 1 times in a row with this run in flight"
+    assert world.news == [f"Sub-agent {name} ({id}) failed: {error}"]
+    assert (world.results[1]["agents"][0]["state"], world.results[1]["agents"][0]["error"]) == ("failed", error)
 
 
 # cancelled

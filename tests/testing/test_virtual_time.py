@@ -117,7 +117,7 @@ def test_a_script_goes_on_from_the_conversation_and_repeats_its_last_line() -> N
 def test_a_cassette_plays_on_a_real_loop_and_a_real_file_too(tmp_path: Path) -> None:
     async def slow(request: object) -> str:
         task = request.messages[0].text  # type: ignore[attr-defined]
-        await asyncio.sleep(0.06 if task == "first" else 0.02)
+        await asyncio.sleep(0.6 if task == "first" else 0.02)
         return f"did the {task}"
 
     async def play(model: object, name: str) -> list[str]:

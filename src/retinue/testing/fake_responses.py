@@ -313,9 +313,7 @@ class _Items:
                 text = f"Duplicate function call output found with call_id {call_id}."
             raise refuse(text, "input")
         del self._open[call_id]
-        if item.get("output") is None:
-            raise missing(f"{at}.output")
-        text, images = _content(item["output"], f"{at}.output", "input_text")
+        text, images = _content(item.get("output"), f"{at}.output", "input_text")
         result = Result(call_id=call_id, text=text, name=self._names[call_id], images=images)
         self.messages.append(result)
         self.units.append(Unit(result, len(text)))

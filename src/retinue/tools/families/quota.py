@@ -4,11 +4,14 @@ restart forgets nothing; what was granted a moment ago and is not on record yet 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from msgspec.structs import replace
 
 from retinue.core.state import Working
-from retinue.core.values import Budget
+from retinue.core.values import Assistant, Budget, Message, Result
 from retinue.tools.base import Caller, Kin
 from retinue.tools.families.base import Complaint, looking
 from retinue.tools.families.states import ending_of
@@ -31,11 +34,32 @@ class Quota:
         return self.executions is None and self.tokens is None and self.seconds is None
 
 
+@dataclass(frozen=True, slots=True)
+class _Grant:
+    """What one child of a call was given, and is perhaps not on record with."""
+
+    child: str
+    tokens: int
+    caller: Caller
+
+
 @dataclass(slots=True)
 class _Used:
+    """What is gone. `charges` are tokens by the path of whoever they were granted to; what a child of a child takes is
+    part of its parent's. `nested`: the caller lives on such a grant itself."""
+
     executions: int = 0
-    tokens: int = 0
     first_at: int | None = None
+    charges: list[tuple[str, int]] = field(default_factory=list)
+    nested: bool = False
+    taken: set[int] = field(default_factory=set)
+
+    @property
+    def tokens(self) -> int:
+        return sum(tokens for _, tokens in self.charges)
+
+    def below(self, path: str) -> int:
+        return sum(tokens for at, tokens in self.charges if at.startswith(f"{path}/"))
 
 
 class Quotas:
@@ -43,11 +67,15 @@ class Quotas:
 
     Tokens are granted, not only counted: a child gets its part of what is left as its own budget, so that children that
     run at the same time cannot spend the same rest. A child of a child draws on its parent's grant.
+
+    From the end of `take` to the engine's queue nothing is awaited, and the queue is in order: whoever asks later finds
+    a grant here, or its child on record.
     """
 
     def __init__(self, quota: Quota, tools: tuple[str, ...]) -> None:
         self._quota, self._tools = quota, tools
-        self._fresh: dict[str, dict[str, int]] = {}
+        self._grants: dict[str, dict[tuple[str, int], _Grant]] = {}
+        self._readers = 0
 
     async def check(self, caller: Caller, complaint: Callable[[str], Complaint]) -> None:
         """Complain when nothing is left, before anything else is looked at."""
@@ -58,73 +86,184 @@ class Quotas:
         except QuotaSpent as spent:
             raise complaint(str(spent)) from None
 
-    async def take(self, caller: Caller, n: int) -> tuple[Budget, int | None]:
-        """The budget of each of `n` new children, and their time limit; `QuotaSpent` when there is not enough."""
+    async def take(self, caller: Caller, n: int) -> dict[str, Any]:
+        """What the order of each of `n` new children has to say; `QuotaSpent` when there is not enough."""
         if self._quota.is_open:
-            return Budget(), None
+            return {}
+        askers = _askers(caller, await _turn(caller), self._tools)
         used = await self._used(caller)
         tokens, timeout_ms = self._left(caller, used, n)
-        nested = self._is_one_of_us(caller)
-        share = None if tokens is None or nested else max(1, tokens // max(n, self._callers(caller)))
-        fresh = self._fresh.setdefault(caller.spec.root, {})
+        fields: dict[str, Any] = {}
+        if timeout_ms is not None:
+            fields = {"timeout_ms": timeout_ms, "clock": "created"}
+        share = 0
+        if tokens is not None and not used.nested:
+            share = _share(caller, used, tokens, n * len(askers - used.taken | {caller.index}))
+            if share < 1:
+                raise QuotaSpent(f"{tokens} tokens are left, too few for {n} more")
+            fields |= {"budget": Budget(tokens=share), "share": _policy(caller)}
+        granted = self._grants.setdefault(caller.spec.root, {})
         for item in range(n):
-            fresh[caller.child_id(item)] = share or 0
-        return Budget(tokens=share), timeout_ms
+            granted[caller.key, item] = _Grant(caller.child_id(item), share, caller)
+        return fields
+
+    def settled(self, root: str, children: Iterable[str]) -> None:
+        """These are on record for good. (Whoever is reading may have begun before they were.)"""
+        granted = self._grants.get(root)
+        if granted is None or self._readers:
+            return
+        gone = set(children)
+        for key in [k for k, g in granted.items() if g.child in gone]:
+            del granted[key]
+        if not granted:
+            del self._grants[root]
 
     def _left(self, caller: Caller, used: _Used, n: int) -> tuple[int | None, int | None]:
         quota = self._quota
         if quota.executions is not None and used.executions + n > quota.executions:
             raise QuotaSpent(f"{used.executions} of {quota.executions} executions are used, {n} more asked for")
         tokens = None if quota.tokens is None else quota.tokens - used.tokens
-        if tokens is not None and tokens <= 0 and not self._is_one_of_us(caller):
+        if tokens is not None and tokens <= 0 and not used.nested:
             raise QuotaSpent(f"{used.tokens} of {quota.tokens} tokens are used or granted")
         if quota.seconds is None:
             return tokens, None
         spent = 0 if used.first_at is None else max(0, caller.at - used.first_at)
         left = round(quota.seconds * 1000) - spent
         if left <= 0:
-            raise QuotaSpent(f"{spent / 1000:.0f} of {quota.seconds:.0f} seconds are used")
+            raise QuotaSpent(f"{spent / 1000:g} of {quota.seconds:g} seconds are used")
         return tokens, left
-
-    def _is_one_of_us(self, caller: Caller) -> bool:
-        slot = caller.spec.slot
-        return slot is not None and slot.tool in self._tools
-
-    @staticmethod
-    def _callers(caller: Caller) -> int:
-        """How many calls of this turn may want a share: what is left is divided among them."""
-        state = caller.run.state
-        return state.calls.tools.bit_count() if isinstance(state, Working) else 1
 
     async def _used(self, caller: Caller) -> _Used:
         root = caller.spec.root
-        rows = [k for k in await looking(caller).started(_began(root)) if k[0].root == root]
-        ours = [k for k in rows if k[0].slot is not None and k[0].slot.tool in self._tools]
-        fresh = self._fresh.get(root, {})
-        for spec, _ in ours:
-            fresh.pop(spec.id, None)
-        used = _Used(executions=len(ours) + len(fresh), tokens=sum(fresh.values()))
-        if ours:
-            used.first_at = min(spec.created_at for spec, _ in ours)
-        used.tokens += sum(self._charged(kin, ours) for kin in ours if not self._is_below(kin, ours))
-        return used
+        self._readers += 1
+        try:
+            answered = await self._answered(caller)
+            tree = await _tree(caller)
+        finally:
+            self._readers -= 1
+        ours = {id for id, kin in tree.items() if self._is_ours(kin)}
+        open_grants = self._open_grants(caller, answered, tree)
+        self.settled(root, ours)
+        starts = [tree[id][0].created_at for id in ours] + [g.caller.at for g in open_grants]
+        return _Used(
+            executions=len(ours) + len(open_grants),
+            first_at=min(starts, default=None),
+            charges=_charges(tree, ours) + [(f"{g.caller.spec.path}/", g.tokens) for g in open_grants],
+            nested=_top(caller.id, tree, ours) is not None,
+            taken=self._taken(caller, tree, ours, open_grants),
+        )
 
-    def _charged(self, kin: Kin, ours: list[Kin]) -> int:
-        """What a child and those below it have spent, or what it was granted while it may still spend it."""
-        spec, run = kin
-        spent = sum(r.usage.tokens for s, r in ours if f"{s.path}/".startswith(f"{spec.path}/"))
-        granted = spec.order.budget.tokens or 0
-        return spent if ending_of(run) is not None else max(spent, granted)
+    def _is_ours(self, kin: Kin) -> bool:
+        slot = kin[0].slot
+        return slot is not None and slot.tool in self._tools
+
+    async def _answered(self, caller: Caller) -> set[str]:
+        """The calls with a grant that have their result. Asked before the record: who is not there then was refused."""
+        callers = {g.caller.key: g.caller for g in self._grants.get(caller.spec.root, {}).values()}
+        return {key for key, one in callers.items() if _is_answered(one, await _turn(caller, one))}
+
+    def _open_grants(self, caller: Caller, answered: set[str], tree: dict[str, Kin]) -> list[_Grant]:
+        """Grants whose children are still to come on record. Those that the machine refused are dropped."""
+        granted = self._grants.get(caller.spec.root, {})
+        out = []
+        for key, grant in list(granted.items()):
+            parent = tree.get(grant.caller.id)
+            if grant.child in tree:
+                continue
+            # The same call again: an earlier process was given this and died.
+            repeated = key[0] == caller.key
+            if key[0] in answered or repeated or (parent is not None and ending_of(parent[1]) is not None):
+                del granted[key]
+            else:
+                out.append(grant)
+        return out
 
     @staticmethod
-    def _is_below(kin: Kin, ours: list[Kin]) -> bool:
-        path = kin[0].path
-        return any(s.path != path and path.startswith(f"{s.path}/") for s, _ in ours)
+    def _taken(caller: Caller, tree: dict[str, Kin], ours: set[str], open_grants: list[_Grant]) -> set[int]:
+        """The calls of the caller's turn that have got their part."""
+        turn = caller.run.turn
+        taken = {g.caller.index for g in open_grants if g.caller.id == caller.id and g.caller.run.turn == turn}
+        slots = [tree[id][0].slot for id in ours if tree[id][0].parent == caller.id]
+        return taken | {slot.index for slot in slots if slot is not None and slot.turn == turn}
 
 
-def _began(root: str) -> int:
-    """When a run was asked for: its id begins with the time. An id that was given by hand may not."""
-    try:
-        return int(root.replace("-", "")[:12], 16) if len(root) == 36 else 0
-    except ValueError:
-        return 0
+async def _tree(caller: Caller) -> dict[str, Kin]:
+    """Everybody below the caller's root."""
+    out: dict[str, Kin] = {}
+    todo = [caller.spec.root]
+    while todo:
+        for spec, run in await looking(caller).children(todo.pop()):
+            out[spec.id] = (spec, run)
+            if run.n_children:
+                todo.append(spec.id)
+    return out
+
+
+async def _turn(caller: Caller, of: Caller | None = None) -> Sequence[Message]:
+    """The reply that a call stands in, and what has come after it."""
+    of = of or caller
+    state = of.run.state
+    if not isinstance(state, Working):
+        return ()
+    calls = state.calls
+    span = replace(of.run, start=calls.message, length=of.run.length + calls.count + 1)
+    return await looking(caller).messages(of.spec, span)
+
+
+def _is_answered(caller: Caller, turn: Sequence[Message]) -> bool:
+    """Whether a call is closed: it has a result, or its run has gone on without one."""
+    if not turn or not isinstance(turn[0], Assistant):
+        return False
+    results = [m for m in turn[1:] if isinstance(m, Result)]
+    if len(results) < len(turn) - 1:
+        return True
+    same = sum(c.id == caller.call_id for c in turn[0].calls)
+    return sum(r.call_id == caller.call_id for r in results) >= same
+
+
+def _askers(caller: Caller, turn: Sequence[Message], tools: tuple[str, ...]) -> set[int]:
+    """The calls of the caller's turn that may want a part: what is left is divided among them."""
+    state = caller.run.state
+    if not turn or not isinstance(turn[0], Assistant) or not isinstance(state, Working):
+        return {caller.index}
+    running = state.calls.tools
+    return {i for i, call in enumerate(turn[0].calls) if call.name in tools and running >> i & 1}
+
+
+def _share(caller: Caller, used: _Used, tokens: int, parts: int) -> int:
+    """An equal part of what is left, also of what the caller's own budget leaves as far as it can be seen from here."""
+    own = caller.spec.order.budget.tokens
+    if own is not None:
+        tokens = min(tokens, max(parts, own - caller.run.usage.tokens - used.below(caller.spec.path)))
+    return tokens // parts
+
+
+def _policy(caller: Caller) -> str:
+    """`equal` cuts a grant to what the caller has really free, where a plain budget would be refused. It divides every
+    amount that has a limit; amounts other than tokens are better drawn from one pool."""
+    budget = caller.spec.order.budget
+    return "equal" if (budget.usd, budget.turns, budget.calls) == (None, None, None) else ""
+
+
+def _top(id: str, tree: dict[str, Kin], ours: set[str]) -> str | None:
+    """The highest of ours at or above a run: whoever got the grant that it lives on."""
+    top = None
+    while (kin := tree.get(id)) is not None:
+        top = id if id in ours else top
+        id = kin[0].parent
+    return top
+
+
+def _charges(tree: dict[str, Kin], ours: set[str]) -> list[tuple[str, int]]:
+    """What each grant has cost: all that was spent on it, or the whole of it while it may still be spent."""
+    spent: dict[str, int] = {}
+    for id, (_, run) in tree.items():
+        top = _top(id, tree, ours)
+        if top is not None:
+            spent[top] = spent.get(top, 0) + run.usage.tokens
+    out = []
+    for id, tokens in spent.items():
+        spec, run = tree[id]
+        granted = 0 if ending_of(run) is not None else spec.order.budget.tokens or 0
+        out.append((spec.path, max(tokens, granted)))
+    return out

@@ -202,7 +202,9 @@ class SpawnTool(SessionTool):
             options["retry"] = mine.retry
         task = self._first_message(caller, asked.task)
         if fork:
-            return Order(agent=agent, task=task, instructions=mine.instructions, **{"model": caller.spec.model, **options})
+            return Order(
+                agent=agent, task=task, instructions=mine.instructions, **{"model": caller.spec.model, **options}
+            )
         return caller.order(agent, task, **options)
 
     def common(self, caller: Caller, key: str) -> dict[str, Any]:

@@ -2,37 +2,43 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+from msgspec import Meta
+from msgspec.structs import replace
 
 from retinue.core.orders import Base, Context, Orders, Send
+from retinue.core.state import Thinking
 from retinue.core.text import clip
 from retinue.core.values import Assistant, Message, Result, ToolSchema, Value
 from retinue.tools.base import Answer, Caller, Kin, Returned
-from retinue.tools.families.base import Complaint, FamilyTool, as_json, looking, object_schema
-from retinue.tools.families.sessions_settings import SessionsSettings, run_in
+from retinue.tools.families.base import Complaint, as_json, looking, object_schema
+from retinue.tools.families.sessions_settings import SESSION, SessionsSettings, SessionTool, run_in, status
 from retinue.tools.families.sessions_spawn import NOTE, SpawnTool
 from retinue.tools.families.states import ending_of, session_state
 
-MAX_SESSIONS, MAX_MESSAGES, MAX_TEXT = 200, 500, 4_000
-LONGEST = 32_000
+MAX_SESSIONS, MAX_MESSAGES, MAX_LAST, MAX_TEXT = 200, 500, 20, 4_000
+LONGEST, LONGEST_STEER = 32_000, 4_000
+QUIET = "Their results are announced in the chat; a session that is kept can be read with sessions_history."
 
 
 class ListArgs(Value, forbid_unknown_fields=True, rename="camel"):
-    limit: int = 50
-    active_minutes: float | None = None
-    message_limit: int = 0
+    limit: Annotated[int, Meta(ge=1, le=MAX_SESSIONS)] = 50
+    active_minutes: Annotated[float, Meta(ge=0)] | None = None
+    message_limit: Annotated[int, Meta(ge=0, le=MAX_LAST)] = 0
 
 
 class HistoryArgs(Value, forbid_unknown_fields=True, rename="camel"):
     session_key: str
-    limit: int = 50
+    limit: Annotated[int, Meta(ge=1, le=MAX_MESSAGES)] = 50
     include_tools: bool = False
 
 
 class SendArgs(Value, forbid_unknown_fields=True, rename="camel"):
     message: str
-    session_key: str | None = None
-    label: str | None = None
+    session_key: str = ""
+    label: str = ""
     steer: bool = False
 
 
@@ -40,31 +46,47 @@ class YieldArgs(Value, forbid_unknown_fields=True):
     message: str = ""
 
 
-class _Sessions(FamilyTool):
+class _Sessions(SessionTool):
     """A session sees itself and those that it has spawned."""
 
     def __init__(self, settings: SessionsSettings) -> None:
         self.settings = settings
 
+    def spawned(self, children: Sequence[Kin]) -> dict[str, Kin]:
+        """The last run of each session by its key, the session that was last at work last."""
+        found: dict[str, Kin] = {}
+        for spec, run in children:
+            key = self.settings.key_of(spec)
+            found.pop(key, None)
+            found[key] = (spec, run)
+        return found
+
     async def find(self, caller: Caller, key: str) -> Kin:
-        if key == self.settings.key_of(caller.spec) or key in ("main", "current"):
-            return caller.spec, caller.run
+        own = {self.settings.key_of(caller.spec), "current", *(() if caller.spec.parent else ("main",))}
         id = run_in(key)
-        if id is None:
-            raise Complaint(f"'{key}' is not a session key: it looks like {self.settings.key('<uuid>', '<agent>')}")
-        if id == caller.id:
+        if key in own or id == caller.id:
             return caller.spec, caller.run
-        for kin in await caller.children():
-            if kin[0].id == id:
-                return kin
-        raise Complaint(f"session '{key}' was not found among those that you have spawned")
+        if id is None:
+            like = self.settings.key("<uuid>", "<agent>")
+            raise Complaint(f"'{clip(key, 80)}' is not a session key: it looks like {like}")
+        children = await caller.children()
+        spawned = self.spawned(children)
+        for spec, _ in children:
+            name = self.settings.key_of(spec)
+            if id in (spec.id, run_in(name)):
+                return spawned[name]
+        raise Complaint(f"session '{clip(key, 200)}' was not found among those that you have spawned")
 
     async def labelled(self, caller: Caller, label: str) -> Kin:
-        found = [kin for kin in await caller.children() if kin[0].order.label == label]
+        found = [kin for kin in self.spawned(await caller.children()).values() if kin[0].order.label == label]
         if len(found) != 1:
             why = "names no session" if not found else f"names {len(found)} sessions; use the session key"
-            raise Complaint(f"label '{label}' {why}")
+            raise Complaint(f"label '{clip(label, 80)}' {why}")
         return found[0]
+
+    async def said(self, caller: Caller, kin: Kin, *, tools: bool) -> list[dict[str, Any]]:
+        messages = await looking(caller).messages(*kin)
+        return [shown for message in messages if (shown := _plain(message, tools=tools)) is not None]
 
 
 def _plain(message: Message, *, tools: bool) -> dict[str, Any] | None:
@@ -86,20 +108,23 @@ class ListTool(_Sessions):
         description="Your own session and those that you have spawned, newest first, with their states.",
         parameters=object_schema(
             {
-                "limit": {"type": "integer", "minimum": 1, "maximum": MAX_SESSIONS},
+                "limit": {"type": "integer", "minimum": 1, "maximum": MAX_SESSIONS, "description": "At most (50)."},
                 "activeMinutes": {"type": "number", "minimum": 0, "description": "Only those that changed since."},
-                "messageLimit": {"type": "integer", "minimum": 0, "maximum": 20, "description": "Last messages."},
+                "messageLimit": {
+                    "type": "integer",
+                    "minimum": 0,
+                    "maximum": MAX_LAST,
+                    "description": "With so many of the last messages of each (0).",
+                },
             }
         ),
     )
 
     async def answer(self, caller: Caller, args: dict[str, Any]) -> Returned:
         asked = self.read(args, ListArgs)
-        if not 1 <= asked.limit <= MAX_SESSIONS or not 0 <= asked.message_limit <= 20:
-            raise Complaint(f"{self.invalid}: limit must be 1 to {MAX_SESSIONS} and messageLimit 0 to 20")
-        since = None if asked.active_minutes is None else caller.at - round(asked.active_minutes * 60_000)
+        since = None if asked.active_minutes is None else caller.at - asked.active_minutes * 60_000
         rows: list[dict[str, Any]] = []
-        for spec, run in [*reversed(await caller.children()), (caller.spec, caller.run)]:
+        for spec, run in [*reversed(self.spawned(await caller.children()).values()), (caller.spec, caller.run)]:
             ending = ending_of(run)
             updated = caller.at if ending is None else ending.at
             if (since is not None and updated < since) or len(rows) >= asked.limit:
@@ -116,9 +141,7 @@ class ListTool(_Sessions):
             if spec.order.label:
                 row["label"] = spec.order.label
             if asked.message_limit:
-                said = await looking(caller).messages(spec, run)
-                shown = [m for message in said if (m := _plain(message, tools=False)) is not None]
-                row["messages"] = shown[-asked.message_limit :]
+                row["messages"] = (await self.said(caller, (spec, run), tools=False))[-asked.message_limit :]
             rows.append(row)
         return Answer(text=as_json({"count": len(rows), "sessions": rows}))
 
@@ -129,8 +152,8 @@ class HistoryTool(_Sessions):
         description="The last messages of a session that you have spawned, or of your own.",
         parameters=object_schema(
             {
-                "sessionKey": {"type": "string"},
-                "limit": {"type": "integer", "minimum": 1, "maximum": MAX_MESSAGES},
+                "sessionKey": {"type": "string", "description": "As sessions_spawn gave it, or `current`."},
+                "limit": {"type": "integer", "minimum": 1, "maximum": MAX_MESSAGES, "description": "At most (50)."},
                 "includeTools": {"type": "boolean", "description": "Also tool calls and their results (false)."},
             },
             ("sessionKey",),
@@ -139,12 +162,9 @@ class HistoryTool(_Sessions):
 
     async def answer(self, caller: Caller, args: dict[str, Any]) -> Returned:
         asked = self.read(args, HistoryArgs)
-        if not 1 <= asked.limit <= MAX_MESSAGES:
-            raise Complaint(f"{self.invalid}: limit must be between 1 and {MAX_MESSAGES}")
-        spec, run = await self.find(caller, asked.session_key)
-        said = await looking(caller).messages(spec, run)
-        shown = [m for message in said if (m := _plain(message, tools=asked.include_tools)) is not None]
-        key = self.settings.key_of(spec)
+        kin = await self.find(caller, asked.session_key)
+        shown = await self.said(caller, kin, tools=asked.include_tools)
+        key = self.settings.key_of(kin[0])
         return Answer(text=as_json({"sessionKey": key, "messages": shown[-asked.limit :]}))
 
 
@@ -152,13 +172,16 @@ class SendTool(_Sessions):
     schema = ToolSchema(
         name="sessions_send",
         description="Write to a session that you have spawned. One that is running reads it at its next turn; one "
-        "that has ended goes on with it, and announces again when it is done.",
+        "that has ended and is kept goes on with it, and announces again when it is done.",
         parameters=object_schema(
             {
-                "message": {"type": "string"},
-                "sessionKey": {"type": "string"},
+                "message": {"type": "string", "description": f"At most {LONGEST} characters."},
+                "sessionKey": {"type": "string", "description": "As sessions_spawn gave it."},
                 "label": {"type": "string", "description": "Instead of the key, if it names one session."},
-                "steer": {"type": "boolean", "description": "Break off its current turn for it (false)."},
+                "steer": {
+                    "type": "boolean",
+                    "description": f"Break off its current turn for it (false); at most {LONGEST_STEER} characters.",
+                },
             },
             ("message",),
         ),
@@ -166,54 +189,51 @@ class SendTool(_Sessions):
 
     async def answer(self, caller: Caller, args: dict[str, Any]) -> Returned:
         asked = self.read(args, SendArgs)
-        if not asked.message.strip() or len(asked.message) > LONGEST:
-            raise Complaint(f"{self.invalid}: message must have 1 to {LONGEST} characters")
-        if (asked.session_key is None) == (asked.label is None):
+        most = LONGEST_STEER if asked.steer else LONGEST
+        if not asked.message.strip() or len(asked.message) > most:
+            raise Complaint(f"{self.invalid}: message must have 1 to {most} characters")
+        if bool(asked.session_key) == bool(asked.label):
             raise Complaint(f"{self.invalid}: give either sessionKey or label")
-        if asked.session_key is not None:
+        if asked.session_key:
             spec, run = await self.find(caller, asked.session_key)
         else:
-            spec, run = await self.labelled(caller, asked.label or "")
+            spec, run = await self.labelled(caller, asked.label)
         if spec.id == caller.id:
             raise Complaint("a session cannot write to itself")
         key = self.settings.key_of(spec)
         if ending_of(run) is not None:
-            return self._go_on(caller, (spec, run), asked.message)
+            return self._go_on(caller, (spec, run), key, asked.message)
+        if isinstance(run.state, Thinking) and run.state.purpose == "announce":
+            wait = f"{key} is done and writes its announcement; write to it when it has ended"
+            return Answer(text=status("error", wait), error=True)
         reply = as_json({"status": "accepted", "sessionKey": key, "runId": spec.id})
-        gone = as_json({"status": "error", "error": f"{key} cannot be written to now: it has ended or has unread mail"})
+        gone = status("error", f"{key} cannot be written to now: it has ended, or has too much unread mail")
         send = Send(to=spec.id, text=asked.message, steer=asked.steer)
         return Orders(sends=(send,), answer=reply, refusals={"comms": gone})
 
-    def _go_on(self, caller: Caller, kin: Kin, message: str) -> Returned:
-        """An ended session is taken up by a new run with the same conversation."""
+    def _go_on(self, caller: Caller, kin: Kin, key: str, message: str) -> Returned:
+        """An ended session is taken up by a new run with the same conversation. One that is to be deleted is not: it
+        may be gone before the run starts."""
         spec, run = kin
         old = spec.order
+        if old.group_kind != SESSION or old.retention != "keep":
+            why = 'is not kept; spawn another (cleanup "keep" would keep it)'
+            return Answer(text=status("error", f"{key} has ended and {why}"), error=True)
+        spawn = SpawnTool(self.settings)
         base = Base(conversation=spec.conversation, length=run.length, start=run.start)
-        order = caller.order(
-            old.agent,
-            message,
-            label=old.label,
-            join="none",
-            context=Context(kind="run", run=spec.id, base=base, tokens=run.context + run.fresh),
-            access=old.access,
-            instructions=old.instructions,
-            unknown_tool="ignore",
-            lanes=old.lanes,
-            limits=old.limits,
-            model=spec.model,
-            cwd=old.cwd,
-            timeout_ms=old.timeout_ms,
-            retention=old.retention,
-            must_submit=False,
-            **SpawnTool(self.settings)._reports(caller, host=False),
-        )
-        id = caller.child_id()
-        key = self.settings.key(id, old.agent)
-        reply = {"status": "accepted", "sessionKey": key, "runId": id, "continues": spec.id, "note": NOTE}
-        return Orders(spawns=(order,), answer=as_json(reply))
+        context = Context(kind="run", run=spec.id, base=base, tokens=run.context + run.fresh)
+        order = replace(old, task=message, context=context, model=spec.model, **spawn.common(caller, key))
+        reply = {
+            "status": "accepted",
+            "sessionKey": key,
+            "runId": caller.child_id(),
+            "continues": spec.id,
+            "note": NOTE,
+        }
+        return Orders(spawns=(order,), answer=as_json(reply), refusals=spawn.refusals(caller, old.agent))
 
 
-class YieldTool(FamilyTool):
+class YieldTool(SessionTool):
     schema = ToolSchema(
         name="sessions_yield",
         description="End your turn and wait: what your sub-agents report is your next message.",
@@ -222,8 +242,10 @@ class YieldTool(FamilyTool):
 
     async def answer(self, caller: Caller, args: dict[str, Any]) -> Returned:
         asked = self.read(args, YieldArgs)
-        live = sum(ending_of(run) is None for _, run in await caller.children())
-        reply: dict[str, Any] = {"status": "yielded", "activeChildren": live}
+        live = [spec for spec, run in await caller.children() if ending_of(run) is None]
+        reply: dict[str, Any] = {"status": "yielded", "activeChildren": len(live)}
         if asked.message:
             reply["message"] = asked.message
+        if live and not any(spec.order.news for spec in live):
+            reply["note"] = QUIET
         return Orders(pause=True, answer=as_json(reply))

@@ -4,13 +4,16 @@ tool that somebody above them gave up.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
+
+from msgspec.structs import replace
 
 from retinue.core.effects import ChildOutcome
 from retinue.core.orders import Lane, Order, Orders
 from retinue.core.policy import allows
-from retinue.core.values import Budget, Capabilities, Limits, ToolSchema, Value
+from retinue.core.values import Artifact, Capabilities, Limits, ToolSchema, Value
 from retinue.tools.base import Caller, Returned, Tool
 from retinue.tools.families.base import (
     Complaint,
@@ -26,9 +29,15 @@ from retinue.tools.families.quota import Quota, Quotas, QuotaSpent
 from retinue.tools.families.states import SUBAGENT
 
 ONE, MANY = "subagent", "parallel_subagent"
+READER = "artifact"
+"""Reads on where an output was cut; whoever has it can lend it beside any list."""
 SUMMARY = "Sum up what you found, concisely: results first, then what stayed open."
 MAX_TURNS = 50
+MAX_CONCURRENT = 5
 MARK = "\n... (truncated)"
+ROOM = 40_000
+"""Bytes for the outputs of one batch: the results of many tasks fit into one answer together."""
+NO_SUMMARY = ("turn_limit", "budget", "deadline")
 
 
 class SubagentSettings(Settings):
