@@ -7,7 +7,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import OrderedDict
-from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 
 from retinue.core.values import Usage
@@ -37,32 +36,23 @@ class Warmth:
     def hit_rate(self) -> float:
         return self.hit / self.prompts if self.prompts else 0.0
 
-    @contextlib.asynccontextmanager
-    async def first_byte(self, prefix: tuple[object, ...], size: int) -> AsyncIterator[Warming]:
-        """Wait while somebody else warms the same prefix, but not for ever; then it is one's own turn."""
-        head = prefix[0]
-        shared = len(head) if isinstance(head, bytes) else 0
+    def first_byte(self, prefix: tuple[object, ...], size: int) -> Warming:
+        """`async with` it: waits while somebody else warms the same prefix, but not for ever."""
+        return Warming(self, prefix, size)
+
+    async def _enter(self, prefix: tuple[object, ...]) -> tuple[bool, asyncio.Future[None] | None]:
+        """Whether the prefix is warm by now; if it is not, and nobody is at it, the one who asks warms it."""
         loop = asyncio.get_running_loop()
-        if shared < LEAST:
-            yield Warming(self, 0.0, None, prefix)
-            return
-        now = loop.time()
-        warm = self._warm.get(prefix, 0.0) > now
+        warm = self._warm.get(prefix, 0.0) > loop.time()
         if not warm and (other := self._warming.get(prefix)) is not None:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(PATIENCE):
                     await asyncio.shield(other)
             warm = self._warm.get(prefix, 0.0) > loop.time()
-        mine = None
-        if not warm and prefix not in self._warming:
-            mine = self._warming[prefix] = loop.create_future()
-        try:
-            yield Warming(self, shared / max(1, size) if warm else 0.0, mine, prefix)
-        finally:
-            if mine is not None:
-                self._warming.pop(prefix, None)
-                if not mine.done():
-                    mine.set_result(None)
+        if warm or prefix in self._warming:
+            return warm, None
+        mine = self._warming[prefix] = loop.create_future()
+        return False, mine
 
     def _is_warm(self, prefix: tuple[object, ...]) -> None:
         self._warm[prefix] = asyncio.get_running_loop().time() + LASTS
@@ -74,12 +64,26 @@ class Warmth:
 class Warming:
     """One call: it says when its first byte came, and what the provider read from its cache."""
 
-    __slots__ = ("_mine", "_prefix", "_share", "_warmth")
+    __slots__ = ("_mine", "_prefix", "_share", "_size", "_warmth")
 
-    def __init__(
-        self, warmth: Warmth, share: float, mine: asyncio.Future[None] | None, prefix: tuple[object, ...]
-    ) -> None:
-        self._warmth, self._share, self._mine, self._prefix = warmth, share, mine, prefix
+    def __init__(self, warmth: Warmth, prefix: tuple[object, ...], size: int) -> None:
+        self._warmth, self._prefix, self._size = warmth, prefix, size
+        self._share = 0.0
+        self._mine: asyncio.Future[None] | None = None
+
+    async def __aenter__(self) -> Warming:
+        head = self._prefix[0]
+        shared = len(head) if isinstance(head, bytes) else 0
+        if shared >= LEAST:
+            warm, self._mine = await self._warmth._enter(self._prefix)
+            self._share = shared / max(1, self._size) if warm else 0.0
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        if self._mine is not None:
+            self._warmth._warming.pop(self._prefix, None)
+            if not self._mine.done():
+                self._mine.set_result(None)
 
     def came(self) -> None:
         if self._mine is not None and not self._mine.done():

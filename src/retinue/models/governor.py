@@ -7,10 +7,9 @@ one probe at a time; the width follows what the provider takes; trees take turns
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import re
 from collections import OrderedDict, deque
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from retinue.errors import ModelError, ModelUnavailable
@@ -38,21 +37,9 @@ class Governor:
     _trees: OrderedDict[str, deque[asyncio.Future[None]]] = field(default_factory=OrderedDict)
     _timer: asyncio.TimerHandle | None = None
 
-    @contextlib.asynccontextmanager
-    async def turn(self, tree: str) -> AsyncIterator[Turn]:
-        """Wait for a turn, fairly between trees. Leaving it says how it went."""
-        await self._enter(tree)
-        turn = Turn(self)
-        try:
-            yield turn
-        except ModelError as error:
-            self._failed(error)
-            raise
-        except BaseException:
-            self._left()
-            raise
-        else:
-            self._worked(turn)
+    def turn(self, tree: str) -> Turn:
+        """`async with` it: waits for a turn, fairly between trees. Leaving it says how it went."""
+        return Turn(self, tree)
 
     @property
     def waiting(self) -> int:
@@ -160,11 +147,23 @@ class Governor:
 class Turn:
     """One call on its way. The headers of the answer tell what is left of the account's limits."""
 
-    __slots__ = ("_governor", "resets_in")
+    __slots__ = ("_governor", "_tree", "resets_in")
 
-    def __init__(self, governor: Governor) -> None:
-        self._governor = governor
+    def __init__(self, governor: Governor, tree: str) -> None:
+        self._governor, self._tree = governor, tree
         self.resets_in = 0.0
+
+    async def __aenter__(self) -> Turn:
+        await self._governor._enter(self._tree)
+        return self
+
+    async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if error is None:
+            self._governor._worked(self)
+        elif isinstance(error, ModelError):
+            self._governor._failed(error)
+        else:
+            self._governor._left()
 
     def heard(self, headers: Mapping[str, str]) -> None:
         self.resets_in = used_up(headers)

@@ -125,12 +125,9 @@ class HttpModel:
         warming = self.warmth.first_byte(self._prefix(head, request), len(body))
         async with warming as warm, self.governor.turn(request.root) as turn:
             try:
-                async with asyncio.timeout(self._client.times.attempt):
-                    reply = await self._attempt(body, turn, emit, warm.came)
+                reply = await self._attempt(body, turn, emit, warm.came)
             except ModelError as error:
                 raise self._without_key(error) from None
-            except TimeoutError:
-                raise ModelUnavailable(f"{self.model} took more than 30 minutes", kind="network") from None
         warm.counted(reply.usage)
         return replace(reply, usage=replace(reply.usage, nanos=self.info.price(reply.usage)))
 
@@ -143,15 +140,19 @@ class HttpModel:
             pieces = messages.encode(self._kind, unit)
             last: Sequence[Message] = messages.last_unit() if self.options.cache else ()
         else:
-            parts = list(units(messages))
-            pieces = [unit(p) for p in parts]
-            last = parts[-1]
+            whole = list(units(messages))
+            pieces = [unit(p) for p in whole]
+            last = whole[-1]
         if self.options.cache and pieces:
             pieces[-1] = unit(last, mark=True)
         tail = self.codec.tail(request.max_output, self.options)
         if request.declared and not request.tools:
             tail = tail[:-1] + NO_CALLS[self.codec.dialect] + b"}"
-        return b"".join((head, b",".join(pieces), tail))
+        parts = [head]
+        for piece in pieces:
+            parts += (piece, b",")
+        parts[-1] = tail
+        return b"".join(parts)
 
     def _head(self, request: Request) -> bytes:
         """The same tools and instructions give the same head: it is made once."""
@@ -180,18 +181,18 @@ class HttpModel:
     async def _attempt(self, body: bytes, turn: Turn, emit: Callable[[str], None], came: Callable[[], None]) -> Reply:
         import aiohttp
 
-        session = self._client.session()
+        session, times = self._client.session(), self._client.times
+        began = asyncio.get_running_loop().time()
         try:
-            async with asyncio.timeout(self._client.times.headers) as until_headers:
+            async with asyncio.timeout(times.headers) as limit:
                 request = session.post(self._url, data=body, headers=self._headers, allow_redirects=False)
-                response = await request
-                until_headers.reschedule(None)
-            async with response:
-                turn.heard(response.headers)
-                if response.status != 200:
-                    raise await self._refused(response)
-                came()
-                return await self._read(response, emit)
+                async with request as response:
+                    turn.heard(response.headers)
+                    limit.reschedule(began + times.attempt)
+                    if response.status != 200:
+                        raise await self._refused(response)
+                    came()
+                    return await self._read(response, emit)
         except TimeoutError as error:
             raise ModelUnavailable(f"{self.model} did not answer in time ({error or 'headers'})", "network") from None
         except (aiohttp.ClientConnectorCertificateError, aiohttp.ClientConnectorSSLError) as error:

@@ -220,6 +220,7 @@ class Performer:
         conversation = await self.conversation(spec, run.length)
         order = spec.order
         definition = roster.definitions[order.agent]
+        offered, declarer = self._tools_for(spec), self._declarer(spec)
         request = Request(
             run=run.id,
             root=spec.root,
@@ -231,10 +232,10 @@ class Performer:
             purpose=effect.purpose,
             instructions=definition.instructions if order.instructions is None else order.instructions,
             messages=History(conversation, run.start, run.length),
-            tools=self._tools_for(spec) if effect.purpose in ("turn", "grace") else (),
+            tools=offered if effect.purpose in ("turn", "grace") else (),
             max_output=effect.max_output,
             key=effect.key,
-            declared=self._tools_for(self._declarer(spec)),
+            declared=offered if declarer is spec else self._tools_for(declarer),
         )
 
         def emit(text: str) -> None:

@@ -74,7 +74,7 @@ class Quotas:
 
     def __init__(self, quota: Quota, tools: tuple[str, ...]) -> None:
         self._quota, self._tools = quota, tools
-        self._grants: dict[str, dict[tuple[str, int], _Grant]] = {}
+        self._grants: dict[str, _Grant] = {}
         self._readers = 0
 
     async def check(self, caller: Caller, complaint: Callable[[str], Complaint]) -> None:
@@ -102,21 +102,15 @@ class Quotas:
             if share < 1:
                 raise QuotaSpent(f"{tokens} tokens are left, too few for {n} more")
             fields |= {"budget": Budget(tokens=share), "share": _policy(caller)}
-        granted = self._grants.setdefault(caller.spec.root, {})
         for item in range(n):
-            granted[caller.key, item] = _Grant(caller.child_id(item), share, caller)
+            child = caller.child_id(item)
+            self._grants[child] = _Grant(child, share, caller)
         return fields
 
-    def settled(self, root: str, children: Iterable[str]) -> None:
+    def settled(self, children: Iterable[str]) -> None:
         """These are on record for good. (Whoever is reading may have begun before they were.)"""
-        granted = self._grants.get(root)
-        if granted is None or self._readers:
-            return
-        gone = set(children)
-        for key in [k for k, g in granted.items() if g.child in gone]:
-            del granted[key]
-        if not granted:
-            del self._grants[root]
+        for child in () if self._readers else children:
+            self._grants.pop(child, None)
 
     def _left(self, caller: Caller, used: _Used, n: int) -> tuple[int | None, int | None]:
         quota = self._quota
@@ -134,7 +128,6 @@ class Quotas:
         return tokens, left
 
     async def _used(self, caller: Caller) -> _Used:
-        root = caller.spec.root
         self._readers += 1
         try:
             answered = await self._answered(caller)
@@ -143,7 +136,7 @@ class Quotas:
             self._readers -= 1
         ours = {id for id, kin in tree.items() if self._is_ours(kin)}
         open_grants = self._open_grants(caller, answered, tree)
-        self.settled(root, ours)
+        self.settled(ours)
         starts = [tree[id][0].created_at for id in ours] + [g.caller.at for g in open_grants]
         return _Used(
             executions=len(ours) + len(open_grants),
@@ -159,21 +152,23 @@ class Quotas:
 
     async def _answered(self, caller: Caller) -> set[str]:
         """The calls with a grant that have their result. Asked before the record: who is not there then was refused."""
-        callers = {g.caller.key: g.caller for g in self._grants.get(caller.spec.root, {}).values()}
+        callers = {g.caller.key: g.caller for g in self._granted(caller)}
         return {key for key, one in callers.items() if _is_answered(one, await _turn(caller, one))}
 
+    def _granted(self, caller: Caller) -> list[_Grant]:
+        """The grants of the caller's tree."""
+        return [g for g in self._grants.values() if g.caller.spec.root == caller.spec.root]
+
     def _open_grants(self, caller: Caller, answered: set[str], tree: dict[str, Kin]) -> list[_Grant]:
-        """Grants whose children are still to come on record. Those that the machine refused are dropped."""
-        granted = self._grants.get(caller.spec.root, {})
+        """Grants whose children are still to come on record. Those that the machine refused are dropped, and those of
+        this same call: an earlier process was given them, and died."""
         out = []
-        for key, grant in list(granted.items()):
-            parent = tree.get(grant.caller.id)
+        for grant in self._granted(caller):
+            key, parent = grant.caller.key, tree.get(grant.caller.id)
             if grant.child in tree:
                 continue
-            # The same call again: an earlier process was given this and died.
-            repeated = key[0] == caller.key
-            if key[0] in answered or repeated or (parent is not None and ending_of(parent[1]) is not None):
-                del granted[key]
+            if key in answered or key == caller.key or (parent is not None and ending_of(parent[1]) is not None):
+                del self._grants[grant.child]
             else:
                 out.append(grant)
         return out

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta
 
 from retinue.core.orders import Context, Lane, Order, Orders, Wait
+from retinue.core.state import Run, Thinking
 from retinue.core.values import Capabilities, Ending, Limits, ToolSchema, Value, Words
 from retinue.tools.base import Answer, Caller, Returned
 from retinue.tools.families.base import (
@@ -165,19 +166,18 @@ class SpawnTool(SessionTool):
     async def _after_wait(self, caller: Caller, reply: dict[str, Any]) -> Returned:
         """The wait is over: the reply, or word that it goes on. It is announced all the same."""
         id = reply["runId"]
+        runs = {spec.id: run for spec, run in await caller.children()}
         ended = {o.id: o.ending for o in caller.back}
-        live = set[str]()
-        for spec, run in await caller.children():
-            if ending := ending_of(run):
-                ended[spec.id] = ending
-            else:
-                live.add(spec.id)
+        if id in runs and (ending := ending_of(runs[id])):
+            ended[id] = ending
         if id in ended:
             reply |= result_of(ended[id])
-        elif id in live:
-            reply |= {"status": "timeout", "note": f"It is still running. {NOTE}"}
-        else:
+        elif id not in runs:
             reply |= {"status": "unknown", "note": "It has just ended; what came of it was announced."}
+        elif is_announcing(runs[id]):
+            reply |= {"status": "ok", "reply": runs[id].said}
+        else:
+            reply |= {"status": "timeout", "note": f"It is still running. {NOTE}"}
         return Answer(text=as_json(reply))
 
     def _order(self, caller: Caller, asked: SpawnArgs, key: str, model: str) -> Order:
@@ -283,6 +283,11 @@ def result_of(ending: Ending) -> dict[str, Any]:
     if ending.text and ending.state in ("incomplete", "timed_out"):
         out["partial"] = ending.text
     return out
+
+
+def is_announcing(run: Run) -> bool:
+    """Whether a run has done its task and is writing what the chat will be told."""
+    return isinstance(run.state, Thinking) and run.state.purpose == "announce"
 
 
 def _ms(seconds: float) -> int:

@@ -9,13 +9,12 @@ from msgspec import Meta
 from msgspec.structs import replace
 
 from retinue.core.orders import Base, Context, Orders, Send
-from retinue.core.state import Thinking
 from retinue.core.text import clip
 from retinue.core.values import Assistant, Message, Result, ToolSchema, Value
 from retinue.tools.base import Answer, Caller, Kin, Returned
 from retinue.tools.families.base import Complaint, as_json, looking, object_schema
 from retinue.tools.families.sessions_settings import SESSION, SessionsSettings, SessionTool, run_in, status
-from retinue.tools.families.sessions_spawn import NOTE, SpawnTool
+from retinue.tools.families.sessions_spawn import NOTE, SpawnTool, is_announcing
 from retinue.tools.families.states import ending_of, session_state
 
 MAX_SESSIONS, MAX_MESSAGES, MAX_LAST, MAX_TEXT = 200, 500, 20, 4_000
@@ -203,7 +202,7 @@ class SendTool(_Sessions):
         key = self.settings.key_of(spec)
         if ending_of(run) is not None:
             return self._go_on(caller, (spec, run), key, asked.message)
-        if isinstance(run.state, Thinking) and run.state.purpose == "announce":
+        if is_announcing(run):
             wait = f"{key} is done and writes its announcement; write to it when it has ended"
             return Answer(text=status("error", wait), error=True)
         reply = as_json({"status": "accepted", "sessionKey": key, "runId": spec.id})

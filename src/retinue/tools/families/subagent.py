@@ -8,8 +8,6 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from msgspec.structs import replace
-
 from retinue.core.effects import ChildOutcome
 from retinue.core.orders import Lane, Order, Orders
 from retinue.core.policy import allows
@@ -37,7 +35,8 @@ MAX_CONCURRENT = 5
 MARK = "\n... (truncated)"
 ROOM = 40_000
 """Bytes for the outputs of one batch: the results of many tasks fit into one answer together."""
-NO_SUMMARY = ("turn_limit", "budget", "deadline")
+ASKED_TWICE = ("done", "turn_limit", "budget", "no_report")
+"""Ends before which the child was asked a second time, after its task: for its summary, or for what it has."""
 
 
 class SubagentSettings(Settings):
@@ -52,14 +51,14 @@ class SubagentSettings(Settings):
     model: str = ""
 
     def __post_init__(self) -> None:
-        _within("max_depth", self.max_depth, 10, " (every level multiplies the cost)")
+        _within("max_depth", self.max_depth, 10, " (stack overflow risk)")
         _within("default_max_turns", self.default_max_turns, 100)
         if self.output_max_size < 1024:
             raise ValueError("agent.subagent.output_max_size must be at least 1024 bytes")
         for name in ("max_executions", "max_total_tokens", "max_total_time"):
             amount = getattr(self, name)
-            if amount is not None and amount < 0:
-                raise ValueError(f"agent.subagent.{name} must be 0 or more")
+            if amount is not None and not 0 <= amount < math.inf:
+                raise ValueError(f"agent.subagent.{name} must be 0 or more, and finite")
 
 
 def _within(name: str, value: int, most: int, why: str = "") -> None:
@@ -72,28 +71,38 @@ def _within(name: str, value: int, most: int, why: str = "") -> None:
 class Task(Value, forbid_unknown_fields=True):
     label: str
     task_prompt: str
-    summary_prompt: str | None = None
+    summary_prompt: str = ""
     allowed_tools: tuple[str, ...] | None = None
     max_turns: int | None = None
 
 
 class Batch(Value, forbid_unknown_fields=True):
     tasks: tuple[Task, ...]
-    max_concurrent: int = 5
+    max_concurrent: int = MAX_CONCURRENT
     fail_fast: bool = False
 
 
-_TASK: dict[str, Any] = {
-    "label": {"type": "string", "description": "A short name for the task, shown to people and in the result."},
-    "task_prompt": {"type": "string", "description": "The whole task. The helper sees nothing of your conversation."},
-    "summary_prompt": {"type": "string", "description": "How the helper is asked to sum up when it has finished."},
-    "allowed_tools": {
-        "type": ["array", "null"],
-        "items": {"type": "string"},
-        "description": "The only tools it may use. Left out or null: all that you have.",
-    },
-    "max_turns": {"type": "integer", "minimum": 1, "maximum": MAX_TURNS, "description": "Turns it may take (10)."},
-}
+def task_schema(default_turns: int) -> dict[str, Any]:
+    properties = {
+        "label": {"type": "string", "description": "A short name for the task, shown to people and in the result."},
+        "task_prompt": {
+            "type": "string",
+            "description": "The whole task. The helper sees nothing of your conversation.",
+        },
+        "summary_prompt": {"type": "string", "description": "How the helper is asked to sum up when it has finished."},
+        "allowed_tools": {
+            "type": ["array", "null"],
+            "items": {"type": "string"},
+            "description": "The only tools it may use, of those you have. Left out or null: all of them.",
+        },
+        "max_turns": {
+            "type": "integer",
+            "minimum": 1,
+            "maximum": MAX_TURNS,
+            "description": f"Turns it may take ({default_turns}). What it has by then comes back as incomplete.",
+        },
+    }
+    return object_schema(properties, ("label", "task_prompt"))
 
 
 class SubagentFamily(Family):
@@ -118,9 +127,10 @@ class SubagentFamily(Family):
     def guide(self) -> str:
         return (
             f"You can hand a self-contained piece of work to a helper with `{ONE}`, or several at once with `{MANY}`. "
-            "A helper starts with nothing but the prompt you write, works alone and returns one summary; you wait for "
-            "it. Use it for work that would fill your context with details you do not need afterwards, such as reading "
-            "many files or logs. Do small things yourself. Give a helper only the tools that it needs."
+            "A helper starts with nothing but the prompt you write, works alone and returns one summary. The call ends "
+            "when the work has ended: there is nothing to ask after meanwhile. Use it for work that would fill your "
+            "context with details you do not need afterwards, such as reading many files or logs. Do small things "
+            "yourself. Give a helper only the tools that it needs."
         )
 
 
@@ -134,8 +144,32 @@ class _Starter(FamilyTool):
     def settings(self) -> SubagentSettings:
         return self.family.settings
 
-    def too_deep(self, caller: Caller) -> bool:
-        return caller.spec.depth + 1 >= self.settings.max_depth
+    async def answer(self, caller: Caller, args: dict[str, Any]) -> Returned:
+        await self.family.quotas.check(caller, _spent)
+        if caller.spec.depth + 1 >= self.settings.max_depth:
+            raise Complaint(self.too_deep(caller))
+        tasks, fields = self.asked(caller, args)
+        refusals = {"depth": self.too_deep(caller)}
+        if self.settings.model:
+            refusals["model"] = self._no_model(caller)
+            if self.settings.model not in looking(caller).models():
+                raise Complaint(refusals["model"])
+        try:
+            fields |= await self.family.quotas.take(caller, len(tasks))
+        except QuotaSpent as spent:
+            raise _spent(str(spent)) from None
+        return Orders(spawns=tuple(self.order(caller, t, len(tasks), **fields) for t in tasks), refusals=refusals)
+
+    def too_deep(self, caller: Caller) -> str:
+        raise NotImplementedError
+
+    def asked(self, caller: Caller, args: dict[str, Any]) -> tuple[Sequence[Task], dict[str, Any]]:
+        """The tasks, checked, and what the orders of all of them say."""
+        raise NotImplementedError
+
+    def _no_model(self, caller: Caller) -> str:
+        known = ", ".join(looking(caller).models())
+        return f"Subagent initialization failed: model '{self.settings.model}' cannot be used (there is: {known})"
 
     def check(self, task: Task, known: Sequence[str]) -> None:
         if not task.task_prompt.strip():
@@ -147,108 +181,102 @@ class _Starter(FamilyTool):
         for name in task.allowed_tools or ():
             if name in (ONE, MANY):
                 raise Complaint(f"Subagent cannot have '{name}' in allowed_tools")
+        for name in task.allowed_tools or ():
             if name not in known:
-                there = ", ".join(known) or "none"
-                raise Complaint(f"Unknown tool in allowed_tools: {name} (there is: {there})")
+                raise Complaint(f"Unknown tool in allowed_tools: {name}")
 
     def known_tools(self, caller: Caller) -> list[str]:
         """What the caller itself may use: nobody can lend more."""
         mine = looking(caller).tools(helper_name(caller.spec.order.agent, self.family.name))
-        return [n for n in mine if n not in (ONE, MANY) and allows(caller.spec.capabilities, n)]
+        return [n for n in mine if n not in (ONE, MANY) and allows(_held(caller), n)]
 
-    def order(self, caller: Caller, task: Task, budget: Budget, timeout_ms: int | None, **fields: Any) -> Order:
+    def order(self, caller: Caller, task: Task, n: int, **fields: Any) -> Order:
         settings = self.settings
         nests = caller.spec.depth + 2 < settings.max_depth
         tools = None
         if task.allowed_tools is not None:
-            tools = tuple(sorted({*task.allowed_tools, "artifact", *((ONE, MANY) if nests else ())}))
-        return caller.order(
-            helper_name(caller.spec.order.agent, self.family.name),
-            task.task_prompt,
-            label=task.label,
-            join="call",
-            report="summary",
-            report_prompt=task.summary_prompt or SUMMARY,
-            access=Capabilities(tools=tools, deny=() if nests else (MANY, ONE), spawn=nests),
-            unknown_tool="ignore",
-            limits=Limits(depth=settings.max_depth - 1),
-            max_turns=task.max_turns or settings.default_max_turns,
-            model=settings.model,
-            budget=budget,
-            timeout_ms=timeout_ms,
-            keep_whole=settings.output_max_size,
-            compose=True,
+            beside = [t for t in (READER, *((ONE, MANY) if nests else ())) if allows(_held(caller), t)]
+            tools = tuple(sorted({*task.allowed_tools, *beside}))
+        options: dict[str, Any] = {
+            "label": task.label,
+            "join": "call",
+            "report": "summary",
+            "report_prompt": task.summary_prompt.strip() or SUMMARY,
+            "access": Capabilities(tools=tools, deny=() if nests else (MANY, ONE), spawn=nests),
+            "unknown_tool": "ignore",
+            "limits": Limits(depth=settings.max_depth - 1),
+            "max_turns": task.max_turns or settings.default_max_turns,
+            "grace_turns": 1,
+            "model": settings.model,
+            "keep_whole": _room(n, settings.output_max_size),
+            "compose": True,
             **fields,
-        )
+        }
+        return caller.order(helper_name(caller.spec.order.agent, self.family.name), task.task_prompt, **options)
 
-    async def quota(self, caller: Caller, n: int) -> tuple[Budget, int | None]:
-        """The share of each of `n` children in what the tree has left."""
-        try:
-            return await self.family.quotas.take(caller, n)
-        except QuotaSpent as spent:
-            raise Complaint(f"Resource quota exceeded: {spent}") from None
-
-    def refusals(self, depth_text: str) -> dict[str, str]:
-        return {"depth": depth_text}
+    def known(self, args: dict[str, Any], fields: Sequence[str], where: str = "") -> dict[str, Any]:
+        """The arguments that say something. One that is not known is named, beside those that are."""
+        for name in args:
+            if name not in fields:
+                raise Complaint(f"{self.invalid}: {where}unknown field '{name}'. Known fields: {', '.join(fields)}")
+        return {name: value for name, value in args.items() if value is not None}
 
 
 class SubagentTool(_Starter):
-    schema = ToolSchema(
-        name=ONE,
-        description=(
-            "Let a helper do one self-contained task in a conversation of its own, and wait for its summary. It has "
-            "your tools, or those you list, and sees only the prompt you give."
-        ),
-        parameters=object_schema(_TASK, ("label", "task_prompt")),
-    )
+    def __init__(self, family: SubagentFamily) -> None:
+        super().__init__(family)
+        self.schema = ToolSchema(
+            name=ONE,
+            description=(
+                "Let a helper do one self-contained task in a conversation of its own, and wait for its summary. It "
+                "has your tools, or those you list, and sees only the prompt you give."
+            ),
+            parameters=task_schema(self.settings.default_max_turns),
+        )
 
-    async def answer(self, caller: Caller, args: dict[str, Any]) -> Returned:
-        await self.family.quotas.check(caller, self._spent)
-        if self.too_deep(caller):
-            raise Complaint(self._depth_text(caller))
-        task = self.read(args, Task, "allowed_tools")
+    def asked(self, caller: Caller, args: dict[str, Any]) -> tuple[Sequence[Task], dict[str, Any]]:
+        task = self.read(self.known(args, Task.__struct_fields__), Task, "allowed_tools")
         self.check(task, self.known_tools(caller))
-        budget, timeout_ms = await self.quota(caller, 1)
-        order = self.order(caller, task, budget, timeout_ms)
-        return Orders(spawns=(order,), refusals=self.refusals(self._depth_text(caller)))
+        return (task,), {}
 
-    def _depth_text(self, caller: Caller) -> str:
+    def too_deep(self, caller: Caller) -> str:
         return (
             f"Maximum subagent recursion depth ({self.settings.max_depth}) exceeded. "
             f"Current depth: {caller.spec.depth}. Cannot spawn nested subagent."
         )
 
-    @staticmethod
-    def _spent(why: str) -> Complaint:
-        return Complaint(f"Resource quota exceeded: {why}")
-
     def compose(self, outcomes: Sequence[ChildOutcome]) -> str:
         (one,) = outcomes
+        self.family.quotas.settled([one.id])
         return as_json(result_of(one, self.settings.output_max_size))
 
 
 class ParallelTool(_Starter):
-    schema = ToolSchema(
-        name=MANY,
-        description=(
-            "Let several helpers work on independent tasks at the same time, and wait for all of their summaries. They "
-            "come in the order of the tasks. With fail_fast the first failure stops the others."
-        ),
-        parameters=object_schema(
-            {
-                "tasks": {"type": "array", "minItems": 1, "items": object_schema(_TASK, ("label", "task_prompt"))},
-                "max_concurrent": {"type": "integer", "minimum": 1, "description": "How many at a time (5)."},
-                "fail_fast": {"type": "boolean", "description": "Stop the others when one fails (false)."},
-            },
-            ("tasks",),
-        ),
-    )
+    def __init__(self, family: SubagentFamily) -> None:
+        super().__init__(family)
+        tasks = {"type": "array", "minItems": 1, "items": task_schema(self.settings.default_max_turns)}
+        self.schema = ToolSchema(
+            name=MANY,
+            description=(
+                "Let several helpers work on independent tasks at the same time, and wait for all of their summaries. "
+                "They come in the order of the tasks. With fail_fast the first failure stops the others."
+            ),
+            parameters=object_schema(
+                {
+                    "tasks": tasks,
+                    "max_concurrent": {
+                        "type": "integer",
+                        "minimum": 1,
+                        "description": f"How many work at a time ({MAX_CONCURRENT}); the others wait.",
+                    },
+                    "fail_fast": {"type": "boolean", "description": "Stop the others when one fails (false)."},
+                },
+                ("tasks",),
+            ),
+        )
 
-    async def answer(self, caller: Caller, args: dict[str, Any]) -> Returned:
-        await self.family.quotas.check(caller, SubagentTool._spent)
-        if self.too_deep(caller):
-            raise Complaint(self._depth_text())
-        batch = self.read(args, Batch, "tasks")
+    def asked(self, caller: Caller, args: dict[str, Any]) -> tuple[Sequence[Task], dict[str, Any]]:
+        batch = self._read(args)
         if not batch.tasks:
             raise Complaint("At least one task required")
         if batch.max_concurrent < 1:
@@ -259,17 +287,32 @@ class ParallelTool(_Starter):
                 self.check(task, known)
             except Complaint as complaint:
                 raise Complaint(f"tasks[{n}]: {complaint}") from None
-        budget, timeout_ms = await self.quota(caller, len(batch.tasks))
-        lane = Lane(name=f"{MANY} {caller.key}", size=batch.max_concurrent)
-        fields: dict[str, Any] = {"lanes": (lane,), "fail_fast": batch.fail_fast}
-        orders = tuple(self.order(caller, t, budget, timeout_ms, **fields) for t in batch.tasks)
-        return Orders(spawns=orders, refusals=self.refusals(self._depth_text()))
+        lane = Lane(name=f"{MANY} {caller.key}", size=min(batch.max_concurrent, len(batch.tasks)))
+        return batch.tasks, {"lanes": (lane,), "fail_fast": batch.fail_fast}
 
-    def _depth_text(self) -> str:
+    def _read(self, args: dict[str, Any]) -> Batch:
+        args = self.known(args, Batch.__struct_fields__)
+        if isinstance(args.get("tasks"), str):
+            args["tasks"] = self._unwrap("tasks", args["tasks"])
+        if isinstance(args.get("tasks"), list):
+            args["tasks"] = [self._read_task(n, task) for n, task in enumerate(args["tasks"])]
+        return self.read(args, Batch)
+
+    def _read_task(self, n: int, task: Any) -> Any:
+        if not isinstance(task, dict):
+            return task
+        task = self.known(task, Task.__struct_fields__, f"tasks[{n}]: ")
+        if isinstance(task.get("allowed_tools"), str):
+            task["allowed_tools"] = self._unwrap("allowed_tools", task["allowed_tools"])
+        return task
+
+    def too_deep(self, caller: Caller) -> str:
         return f"Maximum subagent depth {self.settings.max_depth} reached"
 
     def compose(self, outcomes: Sequence[ChildOutcome]) -> str:
-        results = [_line_of(o, self.settings.output_max_size) for o in outcomes]
+        self.family.quotas.settled([o.id for o in outcomes])
+        size = _room(len(outcomes), self.settings.output_max_size)
+        results = [_line_of(o, size) for o in outcomes]
         began = min(o.created_at for o in outcomes)
         good = sum(r["success"] for r in results)
         return as_json(
@@ -282,29 +325,45 @@ class ParallelTool(_Starter):
         )
 
 
+def _spent(why: str) -> Complaint:
+    return Complaint(f"Resource quota exceeded: {why}")
+
+
+def _held(caller: Caller) -> Capabilities:
+    return caller.spec.capabilities if caller.run.access is None else caller.run.access
+
+
+def _room(n: int, size: int) -> int:
+    """The bytes of output that each of `n` tasks can show."""
+    return min(size, max(256, ROOM // n)) if n > 1 else size
+
+
 def _line_of(one: ChildOutcome, size: int) -> dict[str, Any]:
     whole = result_of(one, size)
-    return {
+    line = {
         "label": one.label,
         "success": whole["success"],
         "output": whole["output"],
         "duration_ms": one.ending.at - one.started_at,
-        "error": whole["error"],
         "tokens_used": one.usage.tokens,
     }
+    if "error" in whole:
+        line["error"] = whole["error"]
+    elif one.ending.state != "completed":
+        line["completion_status"] = SUBAGENT[one.ending.state]
+    return line
 
 
 def result_of(one: ChildOutcome, size: int) -> dict[str, Any]:
     """The result object: what came of the task, and facts about it as texts."""
     ending, usage = one.ending, one.usage
-    success = ending.state in ("completed", "incomplete") and bool(ending.text)
-    output, truncated = cut(ending.text, size, ending.artifacts[-1].path if ending.artifacts else "")
-    finished = ending.state == "completed"
+    success = ending.state in ("completed", "incomplete") and bool(ending.text.strip())
+    output, truncated = cut(ending.text, size, ending.artifacts[-1] if ending.artifacts else None)
     metadata = {
         "subagent_label": one.label,
         "recursion_depth": str(one.depth),
         "completion_status": SUBAGENT[ending.state],
-        "turns_used": "2" if finished else "1",
+        "turns_used": "2" if ending.stop in ASKED_TWICE else "1",
     }
     if ending.stop == "turn_limit":
         metadata |= {"max_turns_reached": "true", "max_turns": str(one.max_turns)}
@@ -312,17 +371,20 @@ def result_of(one: ChildOutcome, size: int) -> dict[str, Any]:
         metadata["tokens_used"] = str(usage.tokens)
     if usage.input or usage.output:
         metadata |= {"prompt_tokens": str(usage.input), "completion_tokens": str(usage.output)}
-    if not finished:
+    if ending.state != "completed":
         metadata["stop_reason"] = ending.stop
-    error = None if success else f"Subagent task execution failed: {ending.error or ending.stop}"
-    return {"success": success, "output": output, "error": error, "truncated": truncated, "metadata": metadata}
+    result: dict[str, Any] = {"success": success, "output": output, "truncated": truncated, "metadata": metadata}
+    if not success:
+        result["error"] = f"Subagent task execution failed: {ending.error or ending.stop}"
+    return result
 
 
-def cut(text: str, size: int, where: str) -> tuple[str, bool]:
-    """At most `size` bytes, never half a character; the mark says where the whole is."""
+def cut(text: str, size: int, whole: Artifact | None) -> tuple[str, bool]:
+    """At most `size` bytes, never half a character; the mark says where the whole is. What was too long even to be
+    handed on has been cut before: then only the artifact is whole."""
     data = text.encode("utf-8", "replace")
     if len(data) <= size:
-        return text, False
+        return text, whole is not None
     kept = data[:size].decode("utf-8", "ignore")
-    whole = f"\n(the whole, {len(data)} bytes, is in artifact {where})" if where else ""
-    return f"{kept}{MARK}{whole}", True
+    where = f"\n(the whole, {whole.bytes} bytes, is in artifact {whole.path})" if whole is not None else ""
+    return f"{kept}{MARK}{where}", True
