@@ -149,6 +149,29 @@ def test_what_a_dialect_keeps_is_what_it_would_make_of_the_whole() -> None:
                 assert list(history) == view(one, start, length)
 
 
+def test_a_long_conversation_is_a_few_pieces_and_any_part_of_it_can_still_be_shown() -> None:
+    def encode(unit: Sequence[Message]) -> bytes:
+        return "|".join(m.text for m in unit).encode()
+
+    one = Conversation()
+    for n in range(300):
+        one.append(User(text=f"{n} " + "x" * 1_000))
+        if n % 7 == 0:
+            History(one, 0, len(one)).encode("x", encode)
+    pieces = History(one, 0, 300).encode("x", encode)
+    whole = b",".join(encode([m]) for m in one.own)
+    assert b",".join(pieces) == whole
+    assert len(pieces) < 100
+    for start, stop in ((0, 5), (3, 300), (150, 200), (299, 300), (0, 299)):
+        part = b",".join(encode([m]) for m in one.own[start:stop])
+        assert b",".join(History(one, start, stop).encode("x", encode)) == part
+    fork = Conversation(one, 120)
+    fork.append(User(text="go"))
+    assert b",".join(History(fork, 0, 121).encode("x", encode)) == b",".join(
+        encode([m]) for m in [*one.own[:120], User(text="go")]
+    )
+
+
 def test_each_unit_is_encoded_once_and_a_fork_encodes_nothing_again() -> None:
     made: list[int] = []
 

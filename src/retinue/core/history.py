@@ -17,6 +17,7 @@ MISSING = (
     "It may or may not have taken effect; check before you repeat it."
 )
 Encode = Callable[[Sequence[Message]], bytes]
+CHUNK = 65_536
 
 
 class Conversation:
@@ -70,22 +71,29 @@ class Conversation:
 
 class Encoded:
     """The own units of a conversation as one dialect writes them. `starts` are their first messages, `n` is how many
-    messages have been taken; the last unit is taken only when nothing can be added to it."""
+    messages have been taken; the last unit is taken only when nothing can be added to it. Older units are kept joined,
+    in `chunks`: a long conversation is a few pieces, not hundreds."""
 
-    __slots__ = ("conversation", "n", "shared", "starts", "written")
+    __slots__ = ("_loose", "chunked", "chunks", "conversation", "n", "shared", "starts", "written")
 
     def __init__(self, conversation: Conversation) -> None:
         self.conversation = conversation
         self.n = conversation.base_length
         self.starts: list[int] = []
         self.written: list[bytes] = []
+        self.chunks: list[bytes] = []
+        self.chunked = 0
+        self._loose = 0
         self.shared: tuple[int, int, bytes] | None = None
 
     def pieces(self, start: int, stop: int, encode: Encode) -> list[bytes]:
         open_unit = self._take(stop, encode)
         first = bisect_left(self.starts, start)
         last = bisect_left(self.starts, stop)
-        out = self.written[first:last]
+        if first == 0 and last >= self.chunked:
+            out = [*self.chunks, *self.written[self.chunked : last]]
+        else:
+            out = [self.written[i] or encode(self._unit(i)) for i in range(first, last)]
         if open_unit is not None and open_unit[0] >= start:
             out.append(open_unit[1])
         return out
@@ -108,8 +116,23 @@ class Encoded:
                 return at, encode(unit)
             self.starts.append(at)
             self.written.append(encode(unit))
+            self._loose += len(self.written[-1])
             self.n = end
+        if self._loose >= CHUNK:
+            self._join()
         return None
+
+    def _join(self) -> None:
+        """What is old goes into one piece; a unit of it that is asked for alone is written again."""
+        self.chunks.append(b",".join(self.written[self.chunked :]))
+        for i in range(self.chunked, len(self.written)):
+            self.written[i] = b""
+        self.chunked, self._loose = len(self.written), 0
+
+    def _unit(self, i: int) -> list[Message]:
+        base = self.conversation.base_length
+        end = self.starts[i + 1] if i + 1 < len(self.starts) else self.n
+        return settled(self.conversation.own[self.starts[i] - base : end - base])
 
 
 class History(Sequence[Message]):

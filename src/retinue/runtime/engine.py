@@ -100,7 +100,7 @@ class Engine:
             with contextlib.suppress(StoreError):
                 await self.store.commit(self.roster.take_changes())
         self._open = False
-        await self.performer.close_channels()
+        await self.performer.outbox.close()
         await self.store.close()
 
     # what the doors use

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
-from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, assert_never
+from collections.abc import Coroutine, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, assert_never, cast
 from weakref import WeakValueDictionary
 
 from msgspec.structs import replace
@@ -15,27 +14,24 @@ from retinue.channels.base import Channel
 from retinue.core.calls import plain_result
 from retinue.core.effects import Abort, CallModel, CallTool, ChildOutcome, Compose, Deliver, Effect, Transmit
 from retinue.core.events import (
-    Acked,
     Asked,
-    Bounced,
     Composed,
     ModelFailed,
     Ordered,
     Replied,
     RunEvent,
-    Sent,
     Submitted,
     ToolReturned,
 )
 from retinue.core.history import Conversation, History
-from retinue.core.kin import child_outcome
 from retinue.core.orders import Base, Orders, Spec
 from retinue.core.policy import allows
-from retinue.core.state import Ended, Run
+from retinue.core.state import Run
 from retinue.core.text import clean, clip
-from retinue.core.values import Call, Delivery, Message, Origin, Reply, Restart, ToolSchema, checked
+from retinue.core.values import Call, Message, Reply, Restart, ToolSchema, checked
 from retinue.errors import ModelError, ModelUnavailable, RetinueError
 from retinue.models.base import Model, Request
+from retinue.runtime.outbox import Outbox
 from retinue.runtime.window import Window
 from retinue.tools.base import Answer, Ask, Caller, Returned, Submission, Tool
 
@@ -43,6 +39,7 @@ if TYPE_CHECKING:
     from retinue.runtime.engine import Engine
 
 log = logging.getLogger("retinue")
+T = TypeVar("T")
 
 
 class Tools(Protocol):
@@ -54,9 +51,11 @@ class Tools(Protocol):
 
     def restart_class(self, agent: str, name: str) -> Restart: ...
 
-    async def run(self, agent: str, caller: Caller, call: Call) -> Returned: ...
+    def run(self, agent: str, caller: Caller, call: Call) -> Coroutine[Any, Any, Returned]: ...
 
     def compose(self, agent: str, name: str, outcomes: Sequence[ChildOutcome]) -> str: ...
+
+    def is_quick(self, agent: str, name: str) -> bool: ...
 
     def summarize(self, agent: str, name: str, group: str, outcomes: Sequence[ChildOutcome]) -> str | None: ...
 
@@ -71,7 +70,7 @@ class Performer:
     def __init__(
         self, engine: Engine, tools: Tools, models: Mapping[str, Model], channels: Mapping[str, Channel]
     ) -> None:
-        self._engine, self._tools, self._models, self._channels = engine, tools, models, channels
+        self._engine, self._tools, self._models = engine, tools, models
         self._tasks: dict[str, dict[int, asyncio.Task[None]]] = {}
         self._sending: set[asyncio.Task[None]] = set()
         self._conversations: dict[str, Conversation] = {}
@@ -80,7 +79,7 @@ class Performer:
         self._parked: list[CallModel | CallTool | Compose] = []
         self._offered: dict[tuple[str, Any], tuple[ToolSchema, ...]] = {}
         self._window = Window(engine, tools)
-        self._turns: dict[Origin, tuple[asyncio.Lock, int]] = {}
+        self.outbox = Outbox(engine, tools, channels)
 
     # conversations
 
@@ -137,6 +136,8 @@ class Performer:
                     self._parked.append(effect)
                 elif isinstance(effect, CallModel):
                     self._start(effect.run, -1, self._call_model(effect, spec, run))
+                elif self._tools.is_quick(spec.order.agent, effect.call.name):
+                    self._call_quick(effect, spec, run)
                 else:
                     self._start(effect.run, effect.index, self._call_tool(effect, spec, run))
             case Compose():
@@ -150,7 +151,7 @@ class Performer:
             case Deliver():
                 self.deliver_at(effect.key, effect.at)
             case Transmit():
-                self.later(self._transmit(effect))
+                self.later(self.outbox.transmit(effect))
             case _:
                 assert_never(effect)
 
@@ -242,7 +243,8 @@ class Performer:
             if bus.busy:
                 bus.preview(run.id, effect.attempt, text)
 
-        return checked(_clean_reply(await model.complete(request, emit)))
+        reply = _clean_reply(await model.complete(request, emit))
+        return reply if getattr(model, "exact", False) else checked(reply)
 
     def _declarer(self, spec: Spec) -> Spec:
         """Whose list of tools a run declares: its own, or that of the run it was forked from."""
@@ -263,12 +265,11 @@ class Performer:
             self._offered[key] = offered
         return offered
 
-    async def _call_tool(self, effect: CallTool, spec: Spec, run: Run) -> None:
-        roster, call = self._engine.roster, effect.call
-        caller = Caller(
+    def _caller(self, effect: CallTool, spec: Spec, run: Run) -> Caller:
+        return Caller(
             spec=spec,
             run=run,
-            call_id=call.id,
+            call_id=effect.call.id,
             index=effect.index,
             key=effect.key,
             at=effect.at,
@@ -277,18 +278,39 @@ class Performer:
             back=effect.back,
             look=self._window,
         )
+
+    def _call_quick(self, effect: CallTool, spec: Spec, run: Run) -> None:
+        """A tool that never waits needs no task, unless its text has to be put away first."""
         try:
-            returned = await self._tools.run(spec.order.agent, caller, call)
-            event = await self._tool_event(effect, returned)
+            returned = at_once(self._tools.run(spec.order.agent, self._caller(effect, spec, run), effect.call))
+        except Exception as error:
+            returned = self._failure(effect, error)
+        report = self._report(effect, returned)
+        if len(getattr(returned, "text", "")) > self._engine.roster.rules.text_cap:
+            self._start(effect.run, effect.index, report)
+        else:
+            at_once(report)
+
+    async def _call_tool(self, effect: CallTool, spec: Spec, run: Run) -> None:
+        try:
+            returned = await self._tools.run(spec.order.agent, self._caller(effect, spec, run), effect.call)
         except (Exception, asyncio.CancelledError) as error:
             if isinstance(error, asyncio.CancelledError) and _asked_to_stop():
                 raise
-            log.debug("tool %s failed", call.name, exc_info=error)
-            text = clip(f"The tool failed: {type(error).__name__}: {error}", roster.rules.text_cap)
-            event = ToolReturned(
-                turn=effect.turn, index=effect.index, call_id=call.id, name=call.name, text=text, error=True
-            )
-        if effect.run in roster.runs:
+            returned = self._failure(effect, error)
+        await self._report(effect, returned)
+
+    def _failure(self, effect: CallTool, error: BaseException) -> Answer:
+        log.debug("tool %s failed", effect.call.name, exc_info=error)
+        text = f"The tool failed: {type(error).__name__}: {error}"
+        return Answer(text=clip(text, self._engine.roster.rules.text_cap), error=True)
+
+    async def _report(self, effect: CallTool, returned: Returned) -> None:
+        try:
+            event = await self._tool_event(effect, returned)
+        except Exception as error:
+            event = await self._tool_event(effect, self._failure(effect, error))
+        if effect.run in self._engine.roster.runs:
             self._answer(effect.run, effect.index, event)
 
     async def _tool_event(self, effect: CallTool, returned: Returned) -> RunEvent:
@@ -343,7 +365,7 @@ class Performer:
     # deliveries
 
     def deliver_at(self, key: str, at: int) -> None:
-        self.later(self._deliver(key, at))
+        self.later(self.outbox.deliver(key, at))
 
     def later(self, work: Any) -> None:
         """Work that belongs to no run's task."""
@@ -351,76 +373,15 @@ class Performer:
         self._sending.add(task)
         task.add_done_callback(self._sending.discard)
 
-    async def _deliver(self, key: str, at: int) -> None:
-        await asyncio.sleep(max(0, at - self._engine.clock.now()) / 1000)
-        delivery = self._engine.roster.deliveries.get(key)
-        text = ""
-        if delivery is not None and delivery.group and not delivery.text:
-            if self._is_early(delivery):
-                self.deliver_at(key, self._engine.clock.now() + 200)
-                return
-            text = await self._summary(delivery)
-        self._engine.post("", Sent(key=key, text=text))
 
-    def _is_early(self, summary: Delivery) -> bool:
-        """What the members of a group have to announce comes before its summary, also when it is refused at first."""
-        below = f"{summary.path}/"
-        others = self._engine.roster.deliveries.values()
-        return any(
-            d.root == summary.root and d.path.startswith(below) and d.state in ("pending", "sent") for d in others
-        )
-
-    async def _summary(self, delivery: Delivery) -> str:
-        """What became of a group: all of its members have ended, so it is the same whenever it is asked for."""
-        rows = [r for r in await self._engine.store.children(delivery.run) if r.spec.order.group == delivery.group]
-        ended = [(r.spec, r.run, r.run.state.ending) for r in rows if isinstance(r.run.state, Ended)]
-        outcomes = [child_outcome(spec, run, ending) for spec, run, ending in ended]
-        parent = await self._engine.store.row(delivery.run)
-        text = None
-        try:
-            if parent is not None:
-                text = self._tools.summarize(parent.spec.order.agent, delivery.tool, delivery.group, outcomes)
-        except Exception:
-            log.exception("tool %s could not put its summary into words", delivery.tool)
-        text = text or plain_result(tuple(outcomes))[0] if outcomes else f"{delivery.group}: nothing is left of it"
-        return clip(clean(text), self._engine.roster.rules.text_cap)
-
-    async def _transmit(self, effect: Transmit) -> None:
-        delivery = self._engine.roster.deliveries.get(effect.key)
-        if delivery is None:
-            return
-        channel = self._channels.get(delivery.origin.channel)
-        try:
-            if channel is None:
-                raise RetinueError(f"no channel {delivery.origin.channel!r} in this process")
-            async with self._in_turn(delivery.origin):
-                async with asyncio.timeout(self._engine.roster.rules.delivery_timeout_ms / 1000):
-                    await channel.send(delivery)
-        except Exception as error:
-            self._engine.post("", Bounced(key=effect.key, error=f"{type(error).__name__}: {error}"))
-        else:
-            self._engine.post("", Acked(key=effect.key))
-
-    @contextlib.asynccontextmanager
-    async def _in_turn(self, origin: Origin) -> AsyncIterator[None]:
-        """One place is told one thing at a time, in the order in which it was to be told."""
-        turns, users = self._turns.get(origin) or (asyncio.Lock(), 0)
-        self._turns[origin] = (turns, users + 1)
-        try:
-            async with turns:
-                yield
-        finally:
-            turns, users = self._turns.pop(origin)
-            if users > 1:
-                self._turns[origin] = (turns, users - 1)
-
-    async def close_channels(self) -> None:
-        """Nothing is sent any more: those that hold something open let go of it."""
-        for channel in {id(c): c for c in self._channels.values()}.values():
-            if (close := getattr(channel, "close", None)) is not None:
-                with contextlib.suppress(Exception):
-                    async with asyncio.timeout(5):
-                        await close()
+def at_once(work: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine that does not wait."""
+    try:
+        work.send(None)
+    except StopIteration as done:
+        return cast(T, done.value)
+    work.close()
+    raise RetinueError("a quick tool may not wait")
 
 
 def _asked_to_stop() -> bool:

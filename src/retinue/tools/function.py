@@ -34,6 +34,7 @@ class FunctionTool:
         self.function = function
         self.restart = restart
         self.risk = risk
+        self.never_waits = quick and not inspect.iscoroutinefunction(function)
         self._direct = quick or inspect.iscoroutinefunction(function)
         self._compose = compose
         self._caller, self._args = _arguments(function)

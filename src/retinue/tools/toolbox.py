@@ -56,6 +56,11 @@ class Toolbox:
             return Answer(text=f"{getattr(found, 'invalid', 'Invalid parameters')}: {error}", error=True)
         return await found.run(caller, args)
 
+    def is_quick(self, agent: str, name: str) -> bool:
+        """Whether a tool returns without ever waiting. (One that is not there is answered for at once.)"""
+        found = self._tools.get(agent, {}).get(name)
+        return found is None or bool(getattr(found, "never_waits", False))
+
     def tools(self, agent: str) -> Mapping[str, Tool]:
         return self._tools.get(agent, {})
 

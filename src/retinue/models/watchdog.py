@@ -1,0 +1,64 @@
+"""Time limits for many calls at the price of one timer: calls say until when they may be silent, a sweep looks."""
+
+from __future__ import annotations
+
+import asyncio
+
+
+class Watchdog:
+    """Cancels the tasks whose time is over. It looks every `tick` seconds, as long as there is anybody to watch."""
+
+    def __init__(self, tick: float) -> None:
+        self._tick = tick
+        self._watched: set[Limit] = set()
+        self._timer: asyncio.TimerHandle | None = None
+
+    def limit(self, until: float, why: str) -> Limit:
+        """`with` it: the current task is cancelled when `until`, which may be moved, has passed."""
+        return Limit(self, until, why)
+
+    def _watch(self, limit: Limit) -> None:
+        self._watched.add(limit)
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(self._tick, self._sweep)
+
+    def _sweep(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(self._tick, self._sweep) if self._watched else None
+        now = loop.time()
+        for limit in [w for w in self._watched if w.until <= now]:
+            self._watched.discard(limit)
+            limit.expire()
+
+    def close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+
+class Limit:
+    """One call's time. When it is over the call sees `TimeoutError` with the reason that stood last."""
+
+    __slots__ = ("_dog", "_expired", "_task", "until", "why")
+
+    def __init__(self, dog: Watchdog, until: float, why: str) -> None:
+        self._dog, self.until, self.why = dog, until, why
+        self._expired = False
+        self._task: asyncio.Task[object] | None = None
+
+    def __enter__(self) -> Limit:
+        self._task = asyncio.current_task()
+        self._dog._watch(self)
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        self._dog._watched.discard(self)
+        if self._expired and self._task is not None:
+            asked = self._task.uncancel()
+            if isinstance(error, asyncio.CancelledError) and asked <= 0:
+                raise TimeoutError(self.why) from error
+
+    def expire(self) -> None:
+        self._expired = True
+        if self._task is not None:
+            self._task.cancel()
