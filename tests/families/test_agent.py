@@ -332,17 +332,17 @@ async def test_who_waits_for_a_place_is_called_running() -> None:
 
 
 @on_virtual_time
-async def test_the_tools_show_only_agents_of_their_own_family() -> None:
+async def test_the_tools_show_all_agents_of_the_run_whichever_family_started_them() -> None:
     families: list[Any] = [family("agent"), family("sessions", announce="requester")]
     lines = [
-        [call("sessions_spawn", task="after 50 say x"), spawn("after 50 say y")],
+        [call("sessions_spawn", task="say x", cleanup="keep"), spawn("after 50 say y")],
         call("agent_list"),
         lambda q: call("agent_cancel", agent_id=results(q.messages)[0]["runId"]),
     ]
     world = World(*lines, fields={"families": families})
     await world.go()
-    assert world.results[2]["total_count"] == 1
-    assert world.results[3].startswith("Sub-agent not found: ")
+    assert world.results[2]["total_count"] == 2
+    assert world.results[3]["previous_state"] == "completed"
 
 
 @on_virtual_time

@@ -225,6 +225,14 @@ async def test_the_remaining_budget_is_capped_by_the_most_for_one_agent() -> Non
     assert await tokens(line, lead=lead, max_budget_per_agent=300_000) is None, "what is left is less than that"
 
 
+@on_virtual_time
+async def test_a_fork_may_take_as_many_turns_as_its_parent() -> None:
+    world = World(fork("work"), wait(timeout_seconds=600), does={"work": busily})
+    await world.go(max_turns=4)
+    assert len(world.of("work")) == 4
+    assert world.results[1]["agents"][0]["state"] == "completed"
+
+
 # within the parent's own budget
 
 

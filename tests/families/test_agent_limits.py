@@ -69,6 +69,13 @@ async def test_each_limit_of_concurrency_refuses_by_itself(limit: str, together:
     assert states(world.results) == ["running", "running", LIMIT, FORK_LIMIT]
 
 
+@pytest.mark.parametrize("limit", ["max_concurrent_agents", "max_concurrent_ops", "max_children_per_agent"])
+@on_virtual_time
+async def test_a_limit_of_none_at_all_refuses_before_the_prompt_is_read(limit: str) -> None:
+    assert await refusal(spawn(" "), concurrency_limits={limit: 0}) == LIMIT
+    assert await refusal(fork(" "), concurrency_limits={limit: 0}) == FORK_LIMIT
+
+
 @on_virtual_time
 async def test_eight_agents_may_run_at_once_where_one_parent_may_have_them_all() -> None:
     world = World([spawn(LONG)] * 9, concurrency_limits={"max_children_per_agent": 100})

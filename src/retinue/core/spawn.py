@@ -134,7 +134,7 @@ def _child_spec(run: Run, d: Desk, order: Order, slot: Slot, at: int) -> Spec:
     if definition is None or (held.agents is not None and order.agent not in held.agents):
         known = ", ".join(held.agents if held.agents is not None else sorted(roster.definitions)) or "none"
         raise Refused("agent", f"no agent {order.agent!r} on the staff; there is: {known}")
-    id = run_id(at, run.id, slot.turn, slot.call_id, slot.index, slot.item, count=slot.item)
+    id = run_id(at, run.id, slot.turn, slot.call_id, slot.index, slot.item, count=(slot.index << 6) + slot.item)
     capabilities = grant_tools(order, definition, held)
     model = order.model or definition.model or parent.model
     if model not in roster.models or (capabilities.models is not None and model not in capabilities.models):

@@ -97,7 +97,7 @@ class Caller:
 
     def child_id(self, item: int = 0) -> str:
         """The id that item `item` of this call's children will have, for tools that must name it in their answer."""
-        return run_id(self.at, self.id, self.run.turn, self.call_id, self.index, item, count=item)
+        return run_id(self.at, self.id, self.run.turn, self.call_id, self.index, item, count=(self.index << 6) + item)
 
     def order(self, agent: Named | str, task: str, **options: Any) -> Order:
         """An order for a child: the agent's own defaults, then `options` (the fields of `Order`)."""

@@ -11,7 +11,7 @@ from retinue.core.values import Budget, ToolSchema, Value
 from retinue.tools.base import Answer, Caller, Kin, Returned
 from retinue.tools.families.agent_settings import AgentSettings
 from retinue.tools.families.agent_start import Starter, amount
-from retinue.tools.families.agent_tool import SEND, TOOLS, AgentTool, SpawnBudget, comms_note, short
+from retinue.tools.families.agent_tool import SEND, AgentTool, SpawnBudget, comms_note, short
 from retinue.tools.families.base import Complaint, as_json, object_schema
 from retinue.tools.families.states import agent_state, ending_of
 
@@ -49,14 +49,14 @@ _ID = {"type": "string", "description": "The agent_id that agent_spawn or agent_
 
 
 class _Watcher(AgentTool):
-    """Reads the caller's own children of this family. Of those that have ended only the newest are shown; the log keeps
-    all."""
+    """Reads the caller's own children, whichever family started them. Of those that have ended only the newest are
+    shown; the log keeps all."""
 
     def __init__(self, kept: int = 256) -> None:
         self.kept = kept
 
     async def visible(self, caller: Caller) -> list[Kin]:
-        children = await _mine(caller)
+        children = list(await caller.children())
         if caller.woken:  # Who was waited for is found also if it would not be shown any more.
             return children
         ended = sorted((e.at, spec.id) for spec, run in children if (e := ending_of(run)) is not None)
@@ -71,10 +71,6 @@ class _Watcher(AgentTool):
             if id not in known:
                 raise Complaint(f"Sub-agent not found: {id}")
         return [known[id] for id in wanted]
-
-
-async def _mine(caller: Caller) -> list[Kin]:
-    return [kin for kin in await caller.children() if kin[0].slot is not None and kin[0].slot.tool in TOOLS]
 
 
 def uuid_of(id: str) -> str:

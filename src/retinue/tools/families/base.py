@@ -98,8 +98,9 @@ class FamilyTool:
 
     def _unwrap(self, field: str, text: str) -> Any:
         try:
-            return parse(f'{{"value": {text}}}')["value"]
-        except (BadArguments, KeyError):
+            (value,) = parse(f'{{"value": {text}}}').values()
+            return value
+        except (BadArguments, ValueError):
             raise Complaint(f"{self.invalid}: `{field}` is a string, but not one of valid JSON") from None
 
 

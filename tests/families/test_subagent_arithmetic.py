@@ -1,0 +1,291 @@
+"""The arithmetic of quotas under any order of events: calls that ask at once, stores that answer late and out of order,
+orders that the machine refuses, deaths in between. Never more than the quota, and nothing of it is lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import deque
+from collections.abc import Sequence
+from typing import Any, cast
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from retinue.core.orders import Order, Slot, Spec
+from retinue.core.state import Calls, Ended, Run, Working
+from retinue.core.values import Assistant, Budget, Call, Ending, Message, Result, Usage, User
+from retinue.testing import run_virtual
+from retinue.tools.base import Caller, Kin
+from retinue.tools.families.base import Complaint
+from retinue.tools.families.quota import Quota, Quotas, QuotaSpent
+from tests.api.house import on_virtual_time
+
+OURS = "subagent"
+Posted = tuple[Caller, int, dict[str, Any], asyncio.Future[list[str] | None]]
+
+
+class Mill:
+    """A machine in small: it records orders one after the other, late, or refuses them; whatever is read of it may have
+    been true a moment ago. Runs spend what they can, start others, and end."""
+
+    def __init__(self, r: random.Random, quota: Quota) -> None:
+        self.r, self.quota = r, quota
+        self.quotas = Quotas(quota, (OURS,))
+        self.specs: dict[str, Spec] = {}
+        self.runs: dict[str, Run] = {}
+        self.said: dict[str, list[Message]] = {}
+        self.queue: deque[Posted] = deque()
+        self.epoch = self.at = 0
+        self.refused = 0
+        self.enlist(Spec(id="root", order=Order(agent="lead", task="Go."), root="root", conversation="root"))
+
+    # what tools read
+
+    async def children(self, run: str) -> Sequence[Kin]:
+        return await self.late(lambda: [(s, self.runs[s.id]) for s in self.specs.values() if s.parent == run])
+
+    async def messages(self, spec: Spec, run: Run) -> Sequence[Message]:
+        return await self.late(lambda: self.said[spec.id][run.start : run.length])
+
+    async def late(self, read: Any) -> Any:
+        found = read()
+        await self.lag()
+        return found if self.r.random() < 0.5 else read()
+
+    async def lag(self) -> None:
+        if self.r.random() < 0.7:
+            await asyncio.sleep(self.r.random())
+
+    # what the machine does
+
+    def enlist(self, spec: Spec) -> None:
+        self.specs[spec.id], self.said[spec.id] = spec, [User(text="x")]
+        self.runs[spec.id] = Run(id=spec.id, state=Working(calls=Calls(message=0, count=0, open=0)), length=1)
+
+    async def engine(self) -> None:
+        while True:
+            await asyncio.sleep(self.r.random() / 2)
+            if self.r.random() < 0.02:
+                self.die()
+            while self.queue and self.r.random() < 0.8:
+                self.take_order(*self.queue.popleft())
+
+    def die(self) -> None:
+        """What was not recorded is asked for again; what was remembered is gone, unless the program lives on."""
+        self.epoch += 1
+        if self.r.random() < 0.5:
+            self.quotas = Quotas(self.quota, (OURS,))
+        while self.queue:
+            self.queue.popleft()[3].set_result(None)
+
+    def take_order(self, caller: Caller, n: int, fields: dict[str, Any], done: asyncio.Future[list[str] | None]) -> None:
+        if self.r.random() < 0.2:
+            self.refused += 1
+            done.set_result([])
+            return
+        parent, ids = caller.spec, []
+        self.runs[parent.id] = replace(self.runs[parent.id], n_children=self.runs[parent.id].n_children + n)
+        for item in range(n):
+            slot = Slot(turn=caller.run.turn, index=caller.index, item=item, call_id=caller.call_id, tool=OURS)
+            order = Order(agent="helper", task="x", **fields)
+            id = caller.child_id(item)
+            path = f"{parent.path}/{slot.turn}.{slot.index}.{item}"
+            spec = Spec(id=id, order=order, root="root", parent=parent.id, depth=parent.depth + 1, path=path, slot=slot)
+            self.enlist(replace(spec, conversation=id, created_at=self.at))
+            ids.append(id)
+        self.check()
+        done.set_result(ids)
+
+    # what must hold
+
+    def top(self, id: str) -> str:
+        while self.specs[id].parent != "root":
+            id = self.specs[id].parent
+        return id
+
+    def spent(self, top: str) -> int:
+        return sum(run.usage.tokens for id, run in self.runs.items() if id != "root" and self.top(id) == top)
+
+    def charges(self) -> int:
+        """What was spent and what can still be spent."""
+        total = 0
+        for spec in self.specs.values():
+            if spec.parent == "root":
+                ended = isinstance(self.runs[spec.id].state, Ended)
+                total += self.spent(spec.id) if ended else spec.order.budget.tokens or 0
+        return total
+
+    @property
+    def executions(self) -> int:
+        return len(self.specs) - 1
+
+    def check(self) -> None:
+        assert self.quota.executions is None or self.executions <= self.quota.executions
+        assert self.quota.tokens is None or self.charges() <= self.quota.tokens
+
+    # what runs do
+
+    async def live(self, id: str) -> None:
+        spec, r = self.specs[id], self.r
+        if id != "root":
+            self.spend(id)
+        for _ in range(r.randint(0, 2) if spec.depth else 3):
+            if spec.depth < 3 and self.executions < 200:
+                await self.turn(id, r.randint(1, 4))
+        if id != "root":
+            self.spend(id)
+            await self.lag()
+            ended = Ended(ending=Ending(state="completed", stop="done"))
+            self.runs[id] = replace(self.runs[id], state=ended)
+
+    def spend(self, id: str) -> None:
+        top, run = self.top(id), self.runs[id]
+        granted = self.specs[top].order.budget.tokens
+        if granted is not None:
+            used = self.r.randint(0, granted - self.spent(top))
+            self.runs[id] = replace(run, usage=run.usage.plus(Usage(input=used)))
+
+    async def turn(self, id: str, n: int) -> None:
+        # Now and then two calls bear the same id.
+        names = [self.r.choice([OURS, OURS, "look_up"]) for _ in range(n)]
+        calls = [Call(id=f"c{self.r.randint(0, 9)}", name=name) for name in names]
+        said = self.said[id]
+        said.append(Assistant(calls=tuple(calls)))
+        bits = (1 << n) - 1
+        state = Working(calls=Calls(message=len(said) - 1, count=n, open=bits, tools=bits))
+        run = self.runs[id] = replace(self.runs[id], turn=self.runs[id].turn + 1, length=len(said), state=state)
+        await asyncio.gather(*(self.call(run, call, i) for i, call in enumerate(calls)))
+
+    def caller(self, run: Run, call: Call, index: int) -> Caller:
+        self.at += 1
+        spec = self.specs[run.id]
+        key = f"{run.id}/{run.turn}/{index}"
+        return Caller(spec=spec, run=run, call_id=call.id, index=index, key=key, at=self.at, look=cast(Any, self))
+
+    async def call(self, run: Run, call: Call, index: int) -> None:
+        children: list[str] | None = []
+        if call.name == OURS:
+            while (children := await self.ask(run, call, index)) is None:
+                await self.lag()
+        await asyncio.gather(*(self.live(child) for child in children))
+        self.said[run.id].append(Result(call_id=call.id, text="x", error=not children))
+        if self.r.random() < 0.5:
+            self.quotas.settled(children)
+
+    async def ask(self, run: Run, call: Call, index: int) -> list[str] | None:
+        """Those that were started; None when the process died before it was recorded."""
+        await self.lag()
+        epoch, quotas, n = self.epoch, self.quotas, self.r.randint(1, 3)
+        caller = self.caller(run, call, index)
+        try:
+            await quotas.check(caller, Complaint)
+            fields = await quotas.take(caller, n)
+        except (QuotaSpent, Complaint):
+            return [] if epoch == self.epoch else None
+        if epoch != self.epoch:
+            return None
+        done: asyncio.Future[list[str] | None] = asyncio.get_running_loop().create_future()
+        self.queue.append((caller, n, fields, done))
+        return await done
+
+
+async def grind(seed: int, quota: Quota) -> Mill:
+    mill = Mill(random.Random(seed), quota)
+    engine = asyncio.ensure_future(mill.engine())
+    try:
+        await mill.live("root")
+    finally:
+        engine.cancel()
+        await asyncio.gather(engine, return_exceptions=True)
+    mill.check()
+    return mill
+
+
+async def last_call(mill: Mill, n: int) -> dict[str, Any]:
+    """One more call when everybody has ended."""
+    said, run = mill.said["root"], mill.runs["root"]
+    said.append(Assistant(calls=(Call(id="last", name=OURS),)))
+    state = Working(calls=Calls(message=len(said) - 1, count=1, open=1, tools=1))
+    run = replace(run, turn=run.turn + 1, length=len(said), state=state)
+    return await mill.quotas.take(mill.caller(run, Call(id="last", name=OURS), 0), n)
+
+
+amounts = st.one_of(st.none(), st.integers(0, 60))
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.integers(0, 2**32), amounts, st.one_of(st.none(), st.integers(0, 100_000)))
+def test_no_order_of_events_gets_more_than_the_quota_and_none_loses_any_of_it(
+    seed: int, executions: int | None, tokens: int | None
+) -> None:
+    async def play() -> None:
+        mill = await grind(seed, Quota(executions, tokens))
+        left = 5 if executions is None else executions - mill.executions
+        rest = None if tokens is None else tokens - mill.charges()
+        if executions is not None:
+            with pytest.raises(QuotaSpent, match="executions"):
+                await last_call(mill, left + 1)
+        if not left:
+            return
+        if rest is not None and rest < left:
+            with pytest.raises(QuotaSpent, match="tokens"):
+                await last_call(mill, left)
+            return
+        fields = await last_call(mill, left)
+        if rest is not None:
+            assert fields["budget"] == Budget(tokens=rest // left), "all that is left, in equal parts"
+        else:
+            assert "budget" not in fields
+
+    run_virtual(play())
+
+
+@on_virtual_time
+async def test_the_mill_grinds() -> None:
+    """The property would be easy to keep if nothing ever happened."""
+    mills = [await grind(seed, Quota(executions=40, tokens=50_000)) for seed in range(30)]
+    assert sum(m.executions == 40 for m in mills) > 5
+    assert sum(m.refused for m in mills) > 50
+    assert sum(m.epoch for m in mills) > 10
+    assert sum(m.charges() > 25_000 for m in mills) > 5
+    assert max(s.depth for m in mills for s in m.specs.values()) == 3
+
+
+@on_virtual_time
+async def test_a_reader_that_comes_late_does_not_miss_what_another_has_seen_recorded() -> None:
+    """The first reads before the child is on record and hears of it after a second one has; the grant still counts."""
+    mill = Mill(random.Random(1), Quota(executions=2))
+    said = mill.said["root"]
+    said.append(Assistant(calls=tuple(Call(id=f"c{i}", name=OURS) for i in range(3))))
+    state = Working(calls=Calls(message=1, count=3, open=7, tools=7))
+    run = replace(mill.runs["root"], turn=1, length=2, state=state)
+    callers = [mill.caller(run, Call(id=f"c{i}", name=OURS), i) for i in range(3)]
+    slow: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    class Slow:
+        async def children(self, run: str) -> Sequence[Kin]:
+            found = [(s, mill.runs[s.id]) for s in mill.specs.values() if s.parent == run]
+            await slow
+            return found
+
+        messages = mill.messages
+
+    fields = await mill.quotas.take(callers[0], 1)
+    late = asyncio.ensure_future(mill.quotas.take(_seen_by(callers[1], Slow()), 2))
+    await asyncio.sleep(10)
+    mill.r = random.Random(4)
+    while mill.executions == 0:
+        mill.take_order(callers[0], 1, fields, asyncio.get_running_loop().create_future())
+    await mill.quotas.check(callers[2], Complaint)
+    slow.set_result(None)
+    with pytest.raises(QuotaSpent, match="1 of 2 executions are used, 2 more asked for"):
+        await late
+
+
+def _seen_by(caller: Caller, look: Any) -> Caller:
+    fields = {name: getattr(caller, name) for name in ("spec", "run", "call_id", "index", "key", "at")}
+    return Caller(**fields, look=look)

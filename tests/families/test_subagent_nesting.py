@@ -1,0 +1,270 @@
+"""Children of children: how deep they go, and that nobody regains a tool which somebody above gave up."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import Any
+
+import msgspec
+import pytest
+
+from retinue import Agent, Caller, Capabilities, Orders, Retinue, Rules, tool
+from retinue.core.values import Call, Limits
+from retinue.models.base import Request
+from retinue.testing import Scripted, VirtualClock, call
+from tests.api.house import on_virtual_time
+from tests.families.subagent_world import NESTING, PLAIN, TOOLS, Stage, many, one, pause, played, results, task
+
+DEEP = "Maximum subagent recursion depth ({}) exceeded. Current depth: {}. Cannot spawn nested subagent."
+
+
+def answers(request: Request) -> list[str]:
+    """What the calls of a run were answered."""
+    return [m.text for m in request.messages if type(m).__name__ == "Result"]
+
+
+@on_virtual_time
+async def test_the_main_agent_has_two_levels_of_subagents_below_it() -> None:
+    does = {"1": [one("2")], "2": [one("3")]}
+    stage = Stage(one("1"), does=does)
+    found = await stage.go()
+    assert sorted(found.below) == ["1", "2"]
+    assert found.result["metadata"]["recursion_depth"] == "1"
+    (inner,) = answers(stage.of("1")[-1])
+    assert msgspec.json.decode(inner)["metadata"]["recursion_depth"] == "2"
+    (refused,) = answers(stage.of("2")[-1])
+    assert refused.startswith("Refused: ") and "'subagent'" in refused
+    assert stage.of("3") == []
+
+
+@pytest.mark.parametrize("tool_name", ["subagent", "parallel_subagent"])
+@on_virtual_time
+async def test_the_deepest_children_are_not_offered_the_tools_and_cannot_call_them(tool_name: str) -> None:
+    again = one("3") if tool_name == "subagent" else many("3")
+    stage = Stage(one("1"), does={"1": [one("2")], "2": [again]})
+    found = await stage.go()
+    assert stage.offered("1") == PLAIN | NESTING
+    assert stage.offered("2") == PLAIN
+    assert stage.of("3") == [] and sorted(found.below) == ["1", "2"]
+
+
+@pytest.mark.parametrize("depth", range(1, 9))
+@on_virtual_time
+async def test_a_child_whose_depth_would_reach_the_limit_is_refused(depth: int) -> None:
+    does = {str(n): [one(str(n + 1))] for n in range(1, 12)}
+    stage = Stage(one("1"), does=does, max_depth=depth)
+    found = await stage.go(rules=Rules(limits=Limits(depth=100)))
+    assert len(found.below) == depth - 1
+    if depth == 1:
+        assert found.refusal == DEEP.format(1, 0)
+    else:
+        assert stage.offered(str(depth - 1)) == PLAIN
+        assert all(stage.offered(str(n)) == PLAIN | NESTING for n in range(1, depth - 1))
+
+
+@on_virtual_time
+async def test_the_depth_is_that_of_the_tree_whoever_has_started_the_caller() -> None:
+    """A lead that is itself two below the root, and whose tools nobody took away."""
+    stage = Stage(one("1"))
+
+    @tool(restart="pure")
+    async def hire(caller: Caller) -> Orders:
+        """Hire the next one."""
+        return caller.spawn(middle if caller.spec.depth == 0 else stage.lead, "Go.")
+
+    lines = [call("hire"), lambda q: q.messages[-1].text]
+
+    def script(request: Request) -> Any:
+        line: Any = lines[min(request.turn, 1)]
+        return line(request) if callable(line) else line
+
+    def inner(request: Request) -> Any:
+        return one("1") if request.turn == 0 else request.messages[-1].text
+
+    stage.lead = Agent("lead", model=Scripted(inner, name="in"), tools=TOOLS, families=stage.lead.families)
+    middle = Agent("middle", model=Scripted(script, name="mid"), tools=[hire], staff=[stage.lead])
+    top = Agent("top", model=Scripted(script, name="top"), tools=[hire], staff=[middle])
+    async with Retinue(clock=VirtualClock()) as retinue:
+        assert (await retinue.run(top, "Go.")).text == DEEP.format(3, 2)
+        batch = Scripted(lambda q: many("1") if q.turn == 0 else q.messages[-1].text, name="batch")
+        stage.lead = Agent("batcher", model=batch, tools=TOOLS, families=stage.lead.families)
+        middle = Agent("middle2", model=Scripted(script, name="mid2"), tools=[hire], staff=[stage.lead])
+        top = Agent("top2", model=Scripted(script, name="top2"), tools=[hire], staff=[middle])
+        assert (await retinue.run(top, "Go.")).text == "Maximum subagent depth 3 reached"
+
+
+@on_virtual_time
+async def test_a_limit_of_the_machine_is_told_in_the_same_words() -> None:
+    for lead_says, text in ((one("1"), DEEP.format(3, 0)), (many("1"), "Maximum subagent depth 3 reached")):
+        assert (await Stage(lead_says).go(access=Capabilities(depth=0))).refusal == text
+
+
+@on_virtual_time
+async def test_without_a_list_a_child_has_all_tools_of_its_parent() -> None:
+    stage = Stage(one("a"))
+    await stage.go()
+    assert stage.offered("a") == PLAIN | NESTING
+
+
+@on_virtual_time
+async def test_with_a_list_a_child_has_those_tools_and_can_still_delegate() -> None:
+    stage = Stage(one("a", allowed_tools=["look_up", "look_up"]), does={"a": [call("write_down", text="x")]})
+    await stage.go()
+    assert stage.offered("a") == {"look_up", "artifact"} | NESTING
+    (refused,) = answers(stage.of("a")[-1])
+    assert refused == "Refused: 'write_down' is not among the tools of a."
+
+
+@on_virtual_time
+async def test_an_empty_list_leaves_no_tool_that_does_anything() -> None:
+    stage = Stage(one("a", allowed_tools=[]), does={"a": [one("b")]})
+    await stage.go()
+    assert stage.offered("a") == {"artifact"} | NESTING
+    assert stage.offered("b") == {"artifact"}
+
+
+@on_virtual_time
+async def test_a_grandchild_does_not_regain_what_its_parent_was_not_given() -> None:
+    stage = Stage(one("a", allowed_tools=["look_up"]), does={"a": [one("b")], "b": [call("write_down", text="x")]})
+    await stage.go()
+    assert stage.offered("b") == {"look_up", "artifact"}
+    assert answers(stage.of("b")[-1])[0].startswith("Refused: ")
+
+
+@pytest.mark.parametrize("batch", [False, True])
+@on_virtual_time
+async def test_a_grandchild_does_not_regain_it_by_name_either(batch: bool) -> None:
+    named = task("b", allowed_tools=["look_up", "write_down"])
+    again = many(named) if batch else call("subagent", **named)
+    stage = Stage(one("a", allowed_tools=["look_up"]), does={"a": [again]})
+    found = await stage.go()
+    (refused,) = answers(stage.of("a")[-1])
+    assert refused == ("tasks[0]: " if batch else "") + "Unknown tool in allowed_tools: write_down"
+    assert sorted(found.below) == ["a"]
+
+
+@on_virtual_time
+async def test_what_is_taken_from_the_lead_is_taken_from_everybody_below_it() -> None:
+    stage = Stage(one("a"), does={"a": [one("b")]})
+    await stage.go(access=Capabilities(deny=("write_down", "parallel_subagent")))
+    assert stage.offered("a") == PLAIN - {"write_down"} | {"subagent"}
+    assert stage.offered("b") == PLAIN - {"write_down"}
+
+
+@on_virtual_time
+async def test_a_list_brings_back_nothing_that_the_lead_lost() -> None:
+    """Neither the second tool that delegates nor the one that reads on."""
+    access = Capabilities(tools=("look_up", "subagent", "write_down"))
+    stage = Stage(one("a", allowed_tools=["look_up"]), does={"a": [one("b", allowed_tools=[])]})
+    found = await stage.go(access=access)
+    assert stage.offered("a") == {"look_up", "subagent"}
+    assert stage.offered("b") == set()
+    assert found.result["success"] is True
+
+
+@on_virtual_time
+async def test_what_is_taken_while_a_child_works_is_gone_for_its_children_too() -> None:
+    stage = Stage(one("a"), does={"a": [one("b")], "b": [call("write_down", text="x")]}, seconds=10.0)
+
+    async def take(retinue: Retinue, run: str) -> None:
+        await asyncio.sleep(15)
+        await retinue.narrow(run, Capabilities(deny=("write_down",)))
+
+    await stage.go(take)
+    assert "write_down" not in stage.offered("b")
+    assert answers(stage.of("b")[-1])[0].startswith("Refused: ")
+
+
+@on_virtual_time
+async def test_a_child_never_holds_the_tools_of_another_family() -> None:
+    model = Stage(one("a", allowed_tools=["spawn_agents"]), one("a"))
+    lead = Agent("lead", model=model.model, tools=TOOLS, families=[*model.lead.families, "phoenix", "meepo", "meerkat"])
+    async with Retinue(clock=VirtualClock()) as retinue:
+        found = await played(retinue, await retinue.spawn(lead, "Go."))
+    assert found.told[0].text == "Unknown tool in allowed_tools: spawn_agents"
+    assert model.offered("a") == PLAIN | NESTING
+
+
+@on_virtual_time
+async def test_a_family_that_is_off_offers_nothing() -> None:
+    stage = Stage(one("a"))
+    found = await stage.go(families={"subagent": False})
+    assert {t.name for t in stage.requests[0].tools} == PLAIN
+    assert found.told[0].text.startswith("Refused: ") and found.below == {}
+
+
+@pytest.mark.parametrize("seed", range(6))
+@on_virtual_time
+async def test_no_random_tree_of_lists_ever_widens(seed: int) -> None:
+    """Each helper names tools at random, also such that it does not have; whoever runs holds a part of its parent's."""
+    r = random.Random(seed)
+    names = ["look_up", "write_down", "break_down", "artifact", "subagent", "nonsense"]
+    made = iter(range(10_000))
+
+    def ask(n: int) -> Call:
+        tasks = []
+        for _ in range(n):
+            allowed = r.choice([None, r.sample(names[:4], r.randint(0, 4)), r.sample(names, r.randint(0, 6))])
+            tasks.append(task(f"t{next(made)}", allowed_tools=allowed))
+        return call("parallel_subagent", tasks=tasks) if n > 1 or r.random() < 0.5 else call("subagent", **tasks[0])
+
+    held: dict[str, set[str]] = {}
+    wanted: dict[str, set[str]] = {}
+
+    def script(request: Request) -> Any:
+        if request.purpose != "turn":
+            return "end"
+        mine = {t.name for t in request.tools}
+        assert held.setdefault(request.path, mine) == mine
+        if request.path != "0":
+            parent = held[request.path.rsplit("/", 1)[0]]
+            assert mine <= parent
+            allowed = wanted.get(request.messages[0].text)
+            assert allowed is None or mine - NESTING - {"artifact"} <= allowed
+        if request.turn >= 3 or len(held) > 60:
+            return "end"
+        asked = ask(r.randint(1, 3))
+        args = msgspec.json.decode(asked.args)
+        for one_task in args.get("tasks", [args]):
+            if one_task["allowed_tools"] is not None:
+                wanted[one_task["task_prompt"]] = set(one_task["allowed_tools"])
+        return asked
+
+    stage = Stage(max_depth=5)
+    stage.lead = Agent("lead", model=Scripted(script, name="m"), tools=TOOLS, families=stage.lead.families)
+    async with Retinue(clock=VirtualClock()) as retinue:
+        outcome = await retinue.run(stage.lead, "Go.")
+        assert outcome.state == "completed"
+    assert len(held) > 10 and max(path.count("/") for path in held) <= 4
+
+
+@on_virtual_time
+async def test_results_come_up_through_all_levels() -> None:
+    does = {"a": [many("b", "c"), "read both"]}
+    stage = Stage(one("a"), does=does, sums={"a": lambda q: q.messages[2].text})
+    found = await stage.go()
+    inner = msgspec.json.decode(found.result["output"])
+    assert [line["output"] for line in inner["results"]] == ["sum of b", "sum of c"]
+
+
+@on_virtual_time
+async def test_the_end_of_a_parent_ends_everybody_below_it() -> None:
+    stage = Stage(one("a"), does={"a": [many("b", "c")], "b": pause(100, "x"), "c": pause(100, "x")})
+
+    async def cancel(retinue: Retinue, run: str) -> None:
+        await asyncio.sleep(10)
+        await retinue.cancel(run)
+
+    found = await stage.go(cancel)
+    assert found.outcome.state == "cancelled"
+    assert {o.state for o in found.below.values()} == {"cancelled"} and len(found.below) == 3
+
+
+@on_virtual_time
+async def test_a_child_that_fails_below_a_child_is_a_result_for_that_child() -> None:
+    stage = Stage(one("a"), does={"a": [one("b"), "went on"], "b": RuntimeError("no")})
+    found = await stage.go()
+    assert found.result["success"] is True
+    (inner,) = [m for m in stage.of("a")[1].messages if type(m).__name__ == "Result"]
+    assert results([inner])[0]["error"] == "Subagent task execution failed: RuntimeError: no"  # type: ignore[list-item]
