@@ -187,6 +187,8 @@ def before_effect(sim: Simulation, effect: Effect) -> None:
         return
     assert isinstance(effect, (CallModel, CallTool, Compose))
     run = roster.runs.get(effect.run)
+    if isinstance(effect, CallTool) and effect.woken and getattr(run and run.state, "calls", None) is None:
+        return  # an answer of an earlier life closed the call in the same batch; looking once more does no harm
     if not (run is not None and not isinstance(run.state, (Ended, Stopping))):
         broken(f"I7 {effect} after the end")
     assert run is not None
@@ -197,8 +199,6 @@ def before_effect(sim: Simulation, effect: Effect) -> None:
         _history(sim, run, effect)
     if isinstance(effect, CallTool):
         _permitted(sim, effect)
-        if effect.woken and getattr(run.state, "calls", None) is None:
-            return  # an answer of an earlier life closed the call in the same batch; looking does no harm
         said = books.messages[roster.specs[effect.run].conversation][_calls_of(run).message]
         assert isinstance(said, Assistant)
         alone = len(said.calls) == 1
