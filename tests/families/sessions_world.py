@@ -141,6 +141,7 @@ class World:
         self.others: Sequence[str] = settings.pop("models", ())
         self.requests: list[Request] = []
         self.busy = self.most = 0
+        self.ended_at = -1.0
         self.store: Any = MemoryStore()
         self.clock = VirtualClock()
         self.chat = Chat()
@@ -162,7 +163,7 @@ class World:
 
     async def say(self, request: Request) -> Any:
         self.requests.append(request)
-        child = request.path != "0"
+        child = request.path != "0" and task_of(request) != "Go."
         self.busy += child
         self.most = max(self.most, self.busy)
         try:
@@ -229,6 +230,7 @@ class World:
         """Run the lead to its end, and give what goes on in the background its time."""
         async with self.open(rules=rules) as retinue:
             outcome = await retinue.run(self.lead, "Go.", origin=origin, **options)
+            self.ended_at = asyncio.get_running_loop().time()
             await asyncio.sleep(seconds)
             assert not retinue.trouble
             assert await retinue.verify() == []

@@ -98,9 +98,7 @@ async def test_children_use_the_model_of_their_parent_unless_the_settings_name_a
 @on_virtual_time
 async def test_a_model_that_is_not_known_fails_the_start() -> None:
     stage = Stage(one("a"), model="huge")
-    assert (await stage.go()).refusal == (
-        "Subagent initialization failed: model 'huge' cannot be used (there is: big)"
-    )
+    assert (await stage.go()).refusal == ("Subagent initialization failed: model 'huge' cannot be used (there is: big)")
 
 
 @on_virtual_time
@@ -174,7 +172,9 @@ async def test_a_child_out_of_turns_that_never_said_anything_is_no_success() -> 
     assert found.result["metadata"]["max_turns_reached"] == "true"
 
 
-@pytest.mark.parametrize(("settings", "most"), [({}, 10), ({"default_max_turns": 3}, 3), ({"default_max_turns": 100}, 100)])
+@pytest.mark.parametrize(
+    ("settings", "most"), [({}, 10), ({"default_max_turns": 3}, 3), ({"default_max_turns": 100}, 100)]
+)
 @on_virtual_time
 async def test_a_child_may_take_ten_turns_unless_the_settings_say_otherwise(settings: Any, most: int) -> None:
     stage = Stage(one("dig"), does={"dig": working(200, "so far")}, **settings)
@@ -255,7 +255,11 @@ async def test_a_cancelled_child_is_reported_with_its_text_and_the_parent_goes_o
 async def test_tokens_are_told_when_they_are_known() -> None:
     reply = Reply(message=Assistant(text="x"), usage=Usage(input=1_000, output=50))
     metadata = (await Stage(one("a"), does={"a": reply}, sums={"a": reply}).go()).result["metadata"]
-    assert (metadata["tokens_used"], metadata["prompt_tokens"], metadata["completion_tokens"]) == ("2100", "2000", "100")
+    assert (metadata["tokens_used"], metadata["prompt_tokens"], metadata["completion_tokens"]) == (
+        "2100",
+        "2000",
+        "100",
+    )
 
 
 @on_virtual_time

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -82,7 +82,9 @@ class Mill:
         while self.queue:
             self.queue.popleft()[3].set_result(None)
 
-    def take_order(self, caller: Caller, n: int, fields: dict[str, Any], done: asyncio.Future[list[str] | None]) -> None:
+    def take_order(
+        self, caller: Caller, n: int, fields: dict[str, Any], done: asyncio.Future[list[str] | None]
+    ) -> None:
         if self.r.random() < 0.2:
             self.refused += 1
             done.set_result([])
@@ -217,7 +219,7 @@ async def last_call(mill: Mill, n: int) -> dict[str, Any]:
 amounts = st.one_of(st.none(), st.integers(0, 60))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=120, deadline=None, phases=[Phase.generate])
 @given(st.integers(0, 2**32), amounts, st.one_of(st.none(), st.integers(0, 100_000)))
 def test_no_order_of_events_gets_more_than_the_quota_and_none_loses_any_of_it(
     seed: int, executions: int | None, tokens: int | None

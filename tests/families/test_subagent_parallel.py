@@ -42,7 +42,9 @@ async def test_results_stand_in_the_order_of_the_tasks_whoever_ends_first() -> N
     assert [line["label"] for line in found.result["results"]] == list(does)
 
 
-@pytest.mark.parametrize(("given", "most"), [({}, 5), ({"max_concurrent": 1}, 1), ({"max_concurrent": 3}, 3), ({"max_concurrent": 99}, 12)])
+@pytest.mark.parametrize(
+    ("given", "most"), [({}, 5), ({"max_concurrent": 1}, 1), ({"max_concurrent": 3}, 3), ({"max_concurrent": 99}, 12)]
+)
 @on_virtual_time
 async def test_five_work_at_a_time_unless_told_otherwise(given: dict[str, Any], most: int) -> None:
     does = {f"t{n}": pause(10, "x") for n in range(12)}

@@ -225,7 +225,12 @@ async def clone(caller: Caller, prompt: str) -> Orders:
 
 @on_virtual_time
 async def test_what_runs_spend_that_a_helper_has_started_by_other_means_counts_too() -> None:
-    does = {"a": [call("clone", prompt="b")], "b": [one("c"), call("clone", prompt="d")], "c": digger(5), "d": digger(9)}
+    does = {
+        "a": [call("clone", prompt="b")],
+        "b": [one("c"), call("clone", prompt="d")],
+        "c": digger(5),
+        "d": digger(9),
+    }
     stage = Stage(*[one("a")] * 60, does=does, tools=[*TOOLS, clone], max_total_tokens=40_000, max_depth=5)
     found = await stage.go()
     assert sum(not r.error for r in found.told) >= 2

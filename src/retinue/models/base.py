@@ -47,7 +47,8 @@ class Models(Protocol):
 
 class Model(Protocol):
     """Contract: `complete` returns one reply or raises a `ModelError`; a cancelled call spends nothing more. `emit`
-    takes text as it comes and may be ignored."""
+    takes text as it comes and may be ignored. A model that has `exact = True` vouches for the types in its replies;
+    those of others are checked."""
 
     info: ModelInfo
 

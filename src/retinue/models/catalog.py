@@ -1,22 +1,39 @@
 """Models by name: `provider:model`, an alias, or a chain of fallbacks. All models of a catalog share one pool of
-connections, and those of one account and model share a governor.
+connections, and those of one account and model share a governor and what is known of the prompt cache.
 """
 
 from __future__ import annotations
 
-import asyncio
 import difflib
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
+from retinue.core.text import digest
 from retinue.errors import ConfigError
 from retinue.models.base import Model
+from retinue.models.cache import Warmth
 from retinue.models.codec import Options
 from retinue.models.fallback import Fallback
 from retinue.models.governor import Governor
 from retinue.models.http import Client, HttpModel, Times
 from retinue.models.prices import facts
 from retinue.models.providers import ALIASES, PROVIDERS, Provider
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """How it goes with one model of one account. `why` says what is waited for, "" when nothing is. Rates are shares
+    of the prompts' tokens: what a prompt cache should have had, and what it had."""
+
+    name: str
+    in_flight: int
+    waiting: int
+    width: int
+    why: str
+    per_minute: Mapping[str, float]
+    expected_rate: float
+    hit_rate: float
 
 
 class Catalog:
@@ -34,32 +51,58 @@ class Catalog:
         options: Options | None = None,
         times: Times | None = None,
     ) -> None:
-        self._environ, self._aliases, self._allow = environ, dict(aliases or {}), dict(allow or {})
+        self._environ, self._aliases = environ, dict(aliases or {})
+        self._allow = {_provider(name).name: tuple(patterns) for name, patterns in (allow or {}).items()}
         self._options = options or Options()
         self.offered = tuple(offered)
-        self.client = Client(times or Times())
+        self.client = Client(times or Times(), environ=environ)
         self._made: dict[str, Model] = {}
-        self._governors: dict[tuple[str, str, str], Governor] = {}
+        self._making: list[str] = []
+        self._accounts: dict[tuple[str, str, str], tuple[Governor, Warmth]] = {}
 
     def find(self, name: str) -> Model:
         """The model of this name, made once. Raises `ConfigError` saying what is wrong and what to do."""
         made = self._made.get(name)
         if made is None:
-            made = self._made[name] = self._make(name)
+            if name in self._making:
+                raise ConfigError(f"the alias {name!r} leads back to itself: {' -> '.join([*self._making, name])}")
+            self._making.append(name)
+            try:
+                made = self._made[name] = self._make(name)
+            finally:
+                self._making.pop()
         return made
 
     async def close(self) -> None:
         await self.client.close()
 
+    def status(self) -> list[Status]:
+        """How it goes, by account and model."""
+        return [
+            Status(
+                name=f"{provider}:{model}",
+                in_flight=governor.in_flight,
+                waiting=governor.waiting,
+                width=int(governor.width),
+                why=governor.why,
+                per_minute=governor.per_minute,
+                expected_rate=warmth.expected_rate,
+                hit_rate=warmth.hit_rate,
+            )
+            for (provider, _, model), (governor, warmth) in self._accounts.items()
+        ]
+
     def _make(self, name: str) -> Model:
-        resolved = self._resolve(name)
+        resolved = self._aliases.get(name, name)
         if "|" in resolved:
             parts = [p.strip() for p in resolved.split("|") if p.strip()]
             return Fallback([self.find(p) for p in parts], name=name)
-        head, colon, model = resolved.partition(":")
-        if not colon or not model.strip():
+        if resolved in self._aliases:
+            return self.find(resolved)
+        head, colon, model = (part.strip() for part in resolved.partition(":"))
+        if not colon or not model:
             raise ConfigError(f"model {name!r} names no provider: write it like anthropic:claude-sonnet-4-5")
-        provider = self._provider(head)
+        provider = _provider(head)
         self._check_allowed(provider, model)
         key = provider.key(self._environ)
         if provider.keys and not key:
@@ -67,6 +110,8 @@ class Catalog:
         url = provider.base_url(self._environ)
         if not url:
             raise ConfigError(f"no address for {provider.name}: set {' or '.join(provider.urls)} in the environment")
+        # Governors are told apart by account; the key itself is kept only where it is sent.
+        governor, warmth = self._accounts.setdefault((provider.name, digest(key, url), model), (Governor(), Warmth()))
         return HttpModel(
             facts(name, provider.prices, model, max_output=provider.max_output),
             provider.codec(self._environ),
@@ -74,27 +119,12 @@ class Catalog:
             base_url=url,
             key=key,
             client=self.client,
-            governor=self._governor(provider.name, key, model),
+            governor=governor,
+            warmth=warmth,
             options=self._options,
+            headers=provider.headers(self._environ),
+            provider=provider.name,
         )
-
-    def _resolve(self, name: str) -> str:
-        seen = {name}
-        while name in self._aliases:
-            name = self._aliases[name]
-            if name in seen:
-                raise ConfigError(f"the alias {name!r} leads back to itself")
-            seen.add(name)
-        return name
-
-    def _provider(self, name: str) -> Provider:
-        wanted = name.strip().lower()
-        found = PROVIDERS.get(ALIASES.get(wanted, wanted))
-        if found is None:
-            near = difflib.get_close_matches(wanted, [*PROVIDERS, *ALIASES], n=1)
-            hint = f" Did you mean {near[0]!r}?" if near else ""
-            raise ConfigError(f"there is no provider {name!r}.{hint} There is: {', '.join(sorted(PROVIDERS))}")
-        return found
 
     def _check_allowed(self, provider: Provider, model: str) -> None:
         allowed = self._allow.get(provider.name)
@@ -102,12 +132,12 @@ class Catalog:
             listed = ", ".join(allowed) or "none"
             raise ConfigError(f"model {model!r} is not allowed for provider {provider.name!r}; allowed: {listed}")
 
-    def _governor(self, provider: str, key: str, model: str) -> Governor:
-        at = (provider, key, model)
-        if at not in self._governors:
-            self._governors[at] = Governor(_loop_time)
-        return self._governors[at]
 
-
-def _loop_time() -> float:
-    return asyncio.get_running_loop().time()
+def _provider(name: str) -> Provider:
+    wanted = name.strip().lower()
+    found = PROVIDERS.get(ALIASES.get(wanted, wanted))
+    if found is None:
+        near = difflib.get_close_matches(wanted, [*PROVIDERS, *ALIASES], n=1)
+        hint = f" Did you mean {near[0]!r}?" if near else ""
+        raise ConfigError(f"there is no provider {name!r}.{hint} There is: {', '.join(sorted(PROVIDERS))}")
+    return found

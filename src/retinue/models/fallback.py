@@ -1,8 +1,13 @@
-"""A chain of models: the next is asked when the one before cannot be had. The reply says which one it was."""
+"""A chain of models: the next is asked when the one before cannot be had. The reply says which one it was.
+
+A provider that is known to be down is passed over, but for the one call that finds out whether it is back.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+
+from msgspec.structs import replace
 
 from retinue.core.values import ModelInfo, Reply
 from retinue.errors import ConfigError, ModelError
@@ -26,17 +31,35 @@ class Fallback:
             max_output=min(i.max_output for i in infos),
             price_in=_most([i.price_in for i in infos]),
             price_out=_most([i.price_out for i in infos]),
-            price_cache_write=max((i.price_cache_write or 0 for i in infos), default=0) or None,
+            price_cache_write=_most(
+                [i.price_in if i.price_cache_write is None else i.price_cache_write for i in infos]
+            ),
         )
 
+    @property
+    def is_shut(self) -> bool:
+        return all(map(_is_shut, self.models))
+
     async def complete(self, request: Request, emit: Callable[[str], None]) -> Reply:
-        for model in self.models[:-1]:
+        # When all are down they are waited for as if none were.
+        *before, last = [m for m in self.models if not _is_shut(m)] or self.models
+        for model in before:
             try:
-                return await model.complete(request, emit)
+                return _named(model, await model.complete(request, emit))
             except ModelError as error:
-                if error.kind not in GIVES_WAY:
+                if error.kind not in GIVES_WAY and not _is_shut(model):
                     raise
-        return await self.models[-1].complete(request, emit)
+        return _named(last, await last.complete(request, emit))
+
+
+def _named(model: Model, reply: Reply) -> Reply:
+    """Two providers may call a model the same: behind a chain it is told whose it was."""
+    provider = getattr(model, "provider", "")
+    return replace(reply, model=f"{provider}:{reply.model}") if provider else reply
+
+
+def _is_shut(model: Model) -> bool:
+    return getattr(model, "is_shut", False)
 
 
 def _most(prices: Sequence[int | None]) -> int | None:

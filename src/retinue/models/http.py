@@ -5,28 +5,43 @@ address that was configured and nowhere else.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
-import zlib
+import logging
+import math
+import re
+import ssl
+import traceback
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlsplit
 
+import msgspec
 from msgspec.structs import replace
 
 from retinue.core.history import History
 from retinue.core.text import digest
-from retinue.core.values import Message, ModelInfo, Reply, ToolSchema
+from retinue.core.values import Message, ModelInfo, Reply, ToolSchema, User
 from retinue.errors import ConfigError, ModelError, ModelRejected, ModelUnavailable
 from retinue.models.base import Request
-from retinue.models.cache import Warmth
+from retinue.models.cache import Prefix, Warmth
+from retinue.models.client import Client, Times, checked_url, forms
 from retinue.models.codec import Codec, Decoder, Options, units
-from retinue.models.governor import Governor, Turn
+from retinue.models.governor import MAX_COOLING, Governor, Turn
+from retinue.models.unpack import MAX_BODY, unpacker
+from retinue.models.watchdog import Limit
 
 if TYPE_CHECKING:
     import aiohttp
 
-MAX_BODY = 64 << 20
+__all__ = ["Client", "HttpModel", "Times"]
+
+log = logging.getLogger("retinue")
+
 MAX_FAILURE = 64 << 10
+LARGE = 32 << 10
+LINGER = 0.5
+"""Seconds after the reply's last event in which the connection may end in order, to be used again."""
 NO_CALLS = {
     "anthropic": b',"tool_choice":{"type":"none"}',
     "gemini": b',"toolConfig":{"functionCallingConfig":{"mode":"NONE"}}',
@@ -34,56 +49,22 @@ NO_CALLS = {
     "openai_responses": b',"tool_choice":"none"',
 }
 """How a dialect says that tools which stay declared, so that the prefix stays the same, are not to be called now."""
-
-
-@dataclass(frozen=True, slots=True)
-class Times:
-    """Seconds. `content` is the longest time without content although there are signs of life."""
-
-    connect: float = 10.0
-    headers: float = 60.0
-    idle: float = 120.0
-    content: float = 600.0
-    attempt: float = 1_800.0
-
-
-@dataclass(slots=True)
-class Client:
-    """One pool of connections, shared by all models. It is opened when it is first used, in the loop that uses it."""
-
-    times: Times = field(default_factory=Times)
-    limit: int = 0
-    _session: aiohttp.ClientSession | None = None
-    _loop: asyncio.AbstractEventLoop | None = None
-
-    def session(self) -> aiohttp.ClientSession:
-        loop = asyncio.get_running_loop()
-        if self._session is None or self._session.closed or self._loop is not loop:
-            try:
-                import aiohttp
-            except ImportError:
-                raise ConfigError("models over HTTP need the extra http: pip install 'retinue[http]'") from None
-            timeout = aiohttp.ClientTimeout(
-                total=None, sock_connect=self.times.connect, sock_read=max(self.times.idle, self.times.headers)
-            )
-            self._loop = loop
-            self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=self.limit, ttl_dns_cache=300),
-                timeout=timeout,
-                auto_decompress=False,
-                cookie_jar=aiohttp.DummyCookieJar(),
-                skip_auto_headers=("user-agent", "accept-encoding"),
-            )
-        return self._session
-
-    async def close(self) -> None:
-        if self._session is not None and self._loop is asyncio.get_running_loop():
-            await self._session.close()
-        self._session = None
+ORPHAN = re.compile(
+    r"without `?tool_result|unexpected `?tool_use_id|no tool output found|no tool call found|must be followed by tool"
+    r"|must be a response to a preceding|number of function response parts|function response turn comes immediately",
+    re.IGNORECASE,
+)
+"""What providers say of a call without a result, or of a result without a call."""
+LEFT_OUT = "(The beginning of this conversation was left out, because it was too long.)"
+"""Providers take no conversation that begins with a reply."""
+TOOL_NUMBER = re.compile(r"\b(?:tools|function_?declarations)(?:\.|\[)(\d+)", re.IGNORECASE)
 
 
 class HttpModel:
-    """One model of one provider. `info.name` is what the runtime calls it, `model` what the provider does."""
+    """One model of one `provider`. `info.name` is what the runtime calls it, `model` what the provider does. A header
+    of None is not sent."""
+
+    exact = True
 
     def __init__(
         self,
@@ -96,66 +77,125 @@ class HttpModel:
         client: Client,
         governor: Governor | None = None,
         options: Options | None = None,
-        headers: Mapping[str, str] | None = None,
+        headers: Mapping[str, str | None] | None = None,
         warmth: Warmth | None = None,
+        provider: str = "",
     ) -> None:
-        self.info, self.codec, self.model = info, codec, model
+        self.info, self.codec, self.model, self.provider = info, codec, model, provider
         self.options = options or Options()
-        self.governor = governor
+        self.governor = governor or Governor()
         self.warmth = warmth or Warmth()
-        self._client, self._key = client, key
-        self._url = base_url.rstrip("/") + codec.path(model, self.options)
-        self._headers = {
-            **codec.headers(key),
-            "accept-encoding": "identity",
-            "user-agent": "retinue",
-            **(headers or {}),
-        }
+        self.n_repairs = 0
+        self._client = client
+        self._url = checked_url(base_url).rstrip("/") + codec.path(model, self.options)
+        self._proxy = client.proxy(self._url)
+        sent = {**codec.headers(key), "accept-encoding": "identity", "user-agent": "retinue", **(headers or {})}
+        self._headers = {name: value for name, value in sent.items() if value is not None}
+        password = urlsplit(self._proxy).password if self._proxy else None
+        self._secrets = forms(key, unquote(password or ""))
         self._kind = _variant(codec)
-        self._heads: dict[tuple[str, int], tuple[tuple[ToolSchema, ...], bytes]] = {}
+        self._marked: tuple[bytes, bytes] | None = None
+        self._heads: dict[tuple[str, int], tuple[tuple[ToolSchema, ...], bytes, str]] = {}
 
     def __repr__(self) -> str:
         return f"HttpModel({self.info.name!r}, {self.codec.dialect})"
 
+    @property
+    def is_shut(self) -> bool:
+        """Whether the provider is known to be down, so that another is better asked."""
+        return self.governor.is_shut
+
     async def complete(self, request: Request, emit: Callable[[str], None]) -> Reply:
-        if self.governor is None:
-            self.governor = Governor(asyncio.get_running_loop().time)
-        head = self._head(request)
-        body = self.body(request, head)
-        warming = self.warmth.first_byte(self._prefix(head, request), len(body))
-        async with warming as warm, self.governor.turn(request.root) as turn:
+        head, name = self._head(request)
+        try:
+            reply = await self._send(request, self._prefix(request, head, name), self.body(request, head), emit)
+        except ModelRejected as error:
+            if error.kind != "invalid_request" or not ORPHAN.search(str(error)):
+                raise
+            # It cannot be, for what is sent is made valid. If it is all the same, nothing that was kept is trusted.
+            self.n_repairs += 1
+            log.error("a conversation was refused and is sent anew, which should not be needed: %s", error)
+            fresh = dataclasses.replace(request, messages=tuple(request.messages))
+            reply = await self._send(request, self._prefix(request, head, name), self.body(fresh, head), emit)
+        spent = replace(reply.usage, nanos=self.info.price(reply.usage))
+        return self._hidden(replace(reply, usage=spent, model=reply.model or self.model))
+
+    async def _send(
+        self, request: Request, shared: tuple[Prefix, int], body: list[bytes], emit: Callable[[str], None]
+    ) -> Reply:
+        size = sum(map(len, body))
+        async with (
+            self.warmth.first_byte(*shared) as warm,
+            self.governor.turn(request.root, size // 4) as turn,
+        ):
+            warm.sending(request.run, size)
             try:
                 reply = await self._attempt(body, turn, emit, warm.came)
             except ModelError as error:
-                raise self._without_key(error) from None
+                raise self._told(error, turn, request) from None
+            except ConfigError:
+                raise
+            except Exception as error:
+                where = "".join(traceback.format_tb(error.__traceback__))
+                told = self._hide(f"the answer of {self.model} could not be read: {_short(error)}")
+                log.error("%s\n%s", told, where)
+                raise ModelRejected(told, kind="bad_response") from None
         warm.counted(reply.usage)
-        return replace(reply, usage=replace(reply.usage, nanos=self.info.price(reply.usage)))
+        return reply
 
     # the request
 
-    def body(self, request: Request, head: bytes) -> bytes:
-        """Head, units, tail; of the units only the last is written anew, where it carries the cache's breakpoint."""
+    def body(self, request: Request, head: bytes) -> list[bytes]:
+        """Head, units, tail; of the units only the last is written anew, where it carries the cache's breakpoint. Large
+        pieces stay apart, so that they are not copied; the others are joined."""
         messages, unit = request.messages, self.codec.unit
         if isinstance(messages, History):
             pieces = messages.encode(self._kind, unit)
+            if self.options.cache and pieces:
+                pieces[0] = self._shared(messages, pieces[0])
+            if messages.start and pieces and not isinstance(messages[0], User):
+                pieces.insert(0, unit((User(text=LEFT_OUT),)))
             last: Sequence[Message] = messages.last_unit() if self.options.cache else ()
         else:
             whole = list(units(messages))
             pieces = [unit(p) for p in whole]
-            last = whole[-1]
+            last = whole[-1] if whole else ()
         if self.options.cache and pieces:
-            pieces[-1] = unit(last, mark=True)
+            pieces[-1] = self._with_mark(pieces[-1], last)
         tail = self.codec.tail(request.max_output, self.options)
         if request.declared and not request.tools:
             tail = tail[:-1] + NO_CALLS[self.codec.dialect] + b"}"
-        parts = [head]
+        parts: list[bytes] = [head]
+        out: list[bytes] = []
         for piece in pieces:
-            parts += (piece, b",")
+            if len(piece) >= LARGE:
+                out += (b"".join(parts), piece)
+                parts = [b","]
+            else:
+                parts += (piece, b",")
         parts[-1] = tail
-        return b"".join(parts)
+        return [*out, b"".join(parts)]
 
-    def _head(self, request: Request) -> bytes:
-        """The same tools and instructions give the same head: it is made once."""
+    def _shared(self, messages: History, piece: bytes) -> bytes:
+        """What a fork came from, with a breakpoint at its end: siblings have no other that is the same for all."""
+        base, length = messages.conversation.base, messages.conversation.base_length
+        if base is None or messages.start >= length or messages.stop <= length:
+            return piece
+        if self._marked is None or self._marked[0] is not piece:
+            last = History(base, messages.start, length).last_unit()
+            self._marked = (piece, self._with_mark(piece, last))
+        return self._marked[1]
+
+    def _with_mark(self, piece: bytes, last: Sequence[Message]) -> bytes:
+        """A piece that ends with this unit, which then carries the breakpoint. (It may hold more than the unit.)"""
+        if not last:
+            return piece
+        plain, marked = self.codec.unit(last), self.codec.unit(last, mark=True)
+        is_end = piece.endswith(plain) and marked != plain
+        return piece[: len(piece) - len(plain)] + marked if is_end else piece
+
+    def _head(self, request: Request) -> tuple[bytes, str]:
+        """The same tools and instructions give the same head: it is made once, and has a name."""
         tools = request.declared
         key = (request.instructions, id(tools))
         known = self._heads.get(key)
@@ -167,77 +207,161 @@ class HttpModel:
             if len(self._heads) > 256:
                 self._heads.clear()
             head = self.codec.head(self.model, request.instructions, tools, options)
-            known = self._heads[key] = (tools, head)
-        return known[1]
+            known = self._heads[key] = (tools, head, digest(self.model, head.decode("utf-8", "replace")))
+        return known[1], known[2]
 
-    def _prefix(self, head: bytes, request: Request) -> tuple[object, ...]:
-        """What siblings share: the head, and the conversation that a fork came from."""
+    def _prefix(self, request: Request, head: bytes, name: str) -> tuple[Prefix, int]:
+        """What siblings share, and how long it is: the head, and the conversation that a fork came from."""
         messages = request.messages
-        base = messages.conversation.base if isinstance(messages, History) else None
-        return (head, id(base) if base is not None else 0)
+        if not self.options.cache:
+            return (name,), 0
+        if not isinstance(messages, History) or (base := messages.conversation.base) is None:
+            return (name,), len(head)
+        size, length = len(head), messages.conversation.base_length
+        if messages.start < length:
+            size += len(base.prefix(self._kind, messages.start, length, self.codec.unit))
+        return (name, id(base), length), size
 
     # the answer
 
-    async def _attempt(self, body: bytes, turn: Turn, emit: Callable[[str], None], came: Callable[[], None]) -> Reply:
+    async def _attempt(
+        self, body: list[bytes], turn: Turn, emit: Callable[[str], None], came: Callable[[], None]
+    ) -> Reply:
         import aiohttp
 
-        session, times = self._client.session(), self._client.times
+        from retinue.models.pieces import Pieces
+
+        (session, watchdog), times = self._client.session(), self._client.times
         began = asyncio.get_running_loop().time()
+        data = Pieces(body) if len(body) > 1 or len(body[0]) >= LARGE else body[0]
+        # Without a stream nothing comes before the reply is complete.
+        patience = times.headers if self.options.stream else times.content
         try:
-            async with asyncio.timeout(times.headers) as limit:
-                request = session.post(self._url, data=body, headers=self._headers, allow_redirects=False)
+            with watchdog.limit(began + patience, f"no headers in {patience:g} s") as limit:
+                request = session.post(
+                    self._url, data=data, headers=self._headers, allow_redirects=False, proxy=self._proxy
+                )
                 async with request as response:
-                    turn.heard(response.headers)
-                    limit.reschedule(began + times.attempt)
+                    turn.heard(response.status, response.headers)
                     if response.status != 200:
-                        raise await self._refused(response)
-                    came()
-                    return await self._read(response, emit)
+                        raise await self._refused(response, limit)
+                    return await self._read(response, emit, came, limit, began + times.attempt)
         except TimeoutError as error:
-            raise ModelUnavailable(f"{self.model} did not answer in time ({error or 'headers'})", "network") from None
-        except (aiohttp.ClientConnectorCertificateError, aiohttp.ClientConnectorSSLError) as error:
-            raise ModelRejected(f"no safe connection to {self.model}: {error}", kind="tls") from None
+            said = str(error) or f"no connection in {times.connect:g} s"
+            raise ModelUnavailable(f"{self.model} did not answer in time: {said}", kind="network") from None
+        except aiohttp.ClientHttpProxyError as error:
+            kind = ModelRejected if error.status in (401, 403, 407) else ModelUnavailable
+            raise kind(f"the proxy refused with status {error.status}", kind="network") from None
+        except aiohttp.ClientSSLError as error:
+            if isinstance(error.os_error, ssl.SSLEOFError):
+                raise ModelUnavailable(f"{self.model} broke off the handshake", kind="network") from None
+            raise ModelRejected(f"no safe connection to {self.model}: {_short(error)}", kind="tls") from None
         except (aiohttp.InvalidURL, aiohttp.ClientResponseError) as error:
-            raise ModelRejected(
-                f"{self.model} sent something that is not HTTP: {_short(error)}", "bad_response"
-            ) from None
+            raise ModelRejected(f"{self.model} sent what is not HTTP: {_short(error)}", "bad_response") from None
         except (aiohttp.ClientError, OSError) as error:
             raise ModelUnavailable(f"no answer from {self.model}: {_short(error)}", kind="network") from None
 
-    async def _refused(self, response: aiohttp.ClientResponse) -> ModelError:
+    async def _refused(self, response: aiohttp.ClientResponse, limit: Limit) -> ModelError:
+        """The status is known: what cannot be had of the words behind it is done without."""
+        import aiohttp
+
         if 300 <= response.status < 400:
             return ModelRejected(f"{self.model} redirects elsewhere, which is not followed", kind="redirect")
-        body = await response.content.read(MAX_FAILURE)
-        inflate = _inflater(response)
-        try:
-            body = inflate(body)
-        except ModelError:
-            body = b""
-        return self.codec.failure(response.status, response.headers, body)
+        limit.until = asyncio.get_running_loop().time() + self._client.times.idle
+        body = bytearray()
+        with contextlib.suppress(aiohttp.ClientError, OSError, ModelError):
+            unpack = unpacker(response.headers)
+            async for data in response.content.iter_any():
+                for piece in unpack(data):
+                    body += piece
+                if len(body) > MAX_FAILURE:
+                    break
+        return self.codec.failure(response.status, response.headers, bytes(body[:MAX_FAILURE]))
 
-    async def _read(self, response: aiohttp.ClientResponse, emit: Callable[[str], None]) -> Reply:
+    async def _read(
+        self,
+        response: aiohttp.ClientResponse,
+        emit: Callable[[str], None],
+        came: Callable[[], None],
+        limit: Limit,
+        latest: float,
+    ) -> Reply:
+        import aiohttp
+
         decoder: Decoder = self.codec.decoder(self.options)
-        inflate, times = _inflater(response), self._client.times
+        unpack, times = unpacker(response.headers), self._client.times
         now = asyncio.get_running_loop().time
-        size, contents, since = 0, 0, now()
-        async for data in response.content.iter_any():
-            size += len(data)
-            if size > MAX_BODY:
-                raise ModelRejected("the reply is longer than 64 MiB", kind="response_too_large")
-            for text in decoder.feed(inflate(data)):
-                emit(text)
-            if decoder.contents != contents:
-                contents, since = decoder.contents, now()
-            elif now() - since > times.content:
-                raise ModelUnavailable(
-                    f"{self.model} sent signs of life for 10 minutes, but no content", kind="network"
+        size, since = 0, now()
+        limit.until, limit.why = min(latest, since + times.idle), "silent"
+        try:
+            async for data in response.content.iter_any():
+                if not size:
+                    came()
+                size += len(data)
+                if size > MAX_BODY:
+                    raise ModelRejected("the reply is longer than 64 MiB", kind="response_too_large")
+                before = decoder.contents
+                for piece in unpack(data):
+                    for text in decoder.feed(piece):
+                        emit(self._hide(text))
+                if decoder.done:
+                    break
+                if decoder.contents != before:
+                    since = now()
+                limit.until, limit.why = min(
+                    (now() + times.idle, f"silent for {times.idle:g} s"),
+                    (since + times.content, f"signs of life for {times.content:g} s, but no content"),
+                    (latest, f"not complete after {times.attempt:g} s"),
                 )
+                if now() >= limit.until:
+                    raise TimeoutError(limit.why)
+        except (aiohttp.ClientError, OSError):
+            # What the provider has said to be complete is complete, however the connection ends.
+            if not decoder.done:
+                raise
+        if not response.content.at_eof():
+            await _end(response)
         return decoder.finish()
 
-    def _without_key(self, error: ModelError) -> ModelError:
-        if self._key and self._key in str(error):
-            error.args = (str(error).replace(self._key, "[key]"), *error.args[1:])
+    # secrets
+
+    def _told(self, error: ModelError, turn: Turn, request: Request) -> ModelError:
+        """The error as the machine can use it: without the key, with a time to wait that can be waited."""
+        words = self._hide(str(error))
+        if error.kind == "bad_schema" and (found := TOOL_NUMBER.search(words)) is not None:
+            names = [t.name for t in request.declared[int(found[1]) :][:1]]
+            words += f" (tool {names[0]!r})" if names and names[0] not in words else ""
+        error.args = (words,)
+        if error.kind == "too_large":
+            # What is too large for the gate is cured like what is too long for the model.
+            error.kind = "context_exhausted"
+        if isinstance(error, ModelUnavailable):
+            asked = max(error.after_seconds, turn.asked if error.kind != "quota" else 0.0)
+            error.after_seconds = min(asked, MAX_COOLING) if math.isfinite(asked) else 0.0
         return error
+
+    def _hide(self, text: str) -> str:
+        for secret in self._secrets:
+            if secret in text:
+                text = text.replace(secret, "[key]")
+        return text
+
+    def _hidden(self, reply: Reply) -> Reply:
+        """A reply in which somebody on the way has put the key, without it."""
+        said = reply.message
+        parts = (said.text, said.opaque, reply.model, *(part for c in said.calls for part in (c.id, c.name, c.args)))
+        if not any(secret in part for secret in self._secrets for part in parts):
+            return reply
+        return msgspec.json.decode(self._hide(msgspec.json.encode(reply).decode()), type=Reply)
+
+
+async def _end(response: aiohttp.ClientResponse) -> None:
+    """Wait a moment for the end of a body that is not needed any more: then its connection can be used again."""
+    import aiohttp
+
+    with contextlib.suppress(TimeoutError, aiohttp.ClientError, OSError):
+        async with asyncio.timeout(LINGER):
+            await response.content.read(MAX_FAILURE)
 
 
 def _variant(codec: Codec) -> str:
@@ -248,27 +372,3 @@ def _variant(codec: Codec) -> str:
 
 def _short(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"[:300]
-
-
-def _inflater(response: Any) -> Callable[[bytes], bytes]:
-    """Bodies are asked for as they are; one that comes compressed all the same is unpacked within bounds."""
-    kind = response.headers.get("content-encoding", "identity").strip().lower()
-    if kind in ("", "identity"):
-        return lambda data: data
-    if kind not in ("gzip", "deflate"):
-        raise ModelUnavailable(f"the answer came in an encoding that was not asked for ({kind[:40]})", "server_error")
-    unpack = zlib.decompressobj(zlib.MAX_WBITS | 32)
-    size = 0
-
-    def inflate(data: bytes) -> bytes:
-        nonlocal size
-        try:
-            out = unpack.decompress(data, MAX_BODY + 1 - size)
-        except zlib.error as error:
-            raise ModelUnavailable(f"the answer says that it is compressed, and is not: {error}") from None
-        size += len(out)
-        if size > MAX_BODY or unpack.unconsumed_tail:
-            raise ModelRejected("the reply is longer than 64 MiB when unpacked", kind="response_too_large")
-        return out
-
-    return inflate

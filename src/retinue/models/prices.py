@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
@@ -46,8 +47,6 @@ def _look_up(provider: str, model: str) -> tuple[Any, Any] | None:
 
 
 def _nanos(price: Any) -> int | None:
-    """A price for a million tokens in nano-dollars for one, rounded up."""
+    """A price for a million tokens in nano-dollars for one, rounded up: what is kept within a budget stays in it."""
     base = getattr(price, "base", price)
-    if base is None:
-        return None
-    return int(-(-Decimal(base) * NANOS_PER_MTOK // 1))
+    return None if base is None else math.ceil(Decimal(base) * NANOS_PER_MTOK)

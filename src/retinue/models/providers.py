@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from retinue.errors import ConfigError
 from retinue.models.codec import Codec
 
 
 @dataclass(frozen=True, slots=True)
 class Provider:
     """`keys` and `urls` are names of environment variables, the first that is set counts; without `keys` none is
-    needed. `prices` is the provider's name in the price list."""
+    needed. What stands in one of `tokens` is sent as a bearer's token. `prices` is the provider's name in the price
+    list, `port` the one of an address that names none, `tail` what every address ends with."""
 
     name: str
     codec: Callable[[Mapping[str, str]], Codec]
@@ -22,16 +25,33 @@ class Provider:
     prices: str = ""
     tail: str = ""
     max_output: int = 8_192
+    tokens: tuple[str, ...] = ()
+    port: int | None = None
 
     def key(self, environ: Mapping[str, str]) -> str:
-        return next((environ[k] for k in self.keys if environ.get(k)), "")
+        name, key = _first(self.keys, environ)
+        if not key.isprintable() or " " in key:
+            raise ConfigError(f"{name} holds characters that no key has: copy the key again, as one line")
+        return key
+
+    def headers(self, environ: Mapping[str, str]) -> dict[str, str | None]:
+        """What differs from the dialect's own headers."""
+        name, key = _first(self.keys, environ)
+        return {"x-api-key": None, "authorization": f"Bearer {key}"} if name in self.tokens else {}
 
     def base_url(self, environ: Mapping[str, str]) -> str:
-        found = next((environ[u] for u in self.urls if environ.get(u)), "") or self.url
+        found = (_first(self.urls, environ)[1] or self.url).rstrip("/")
         if found and "://" not in found:
-            found = f"http://{found}"
-        found = found.rstrip("/")
-        return found if not self.tail or found.endswith(self.tail) else found + self.tail
+            found = f"http://{'localhost' if found.startswith(':') else ''}{found}"
+            if self.port is not None and not re.search(r":\d+(/|$)", found.partition("://")[2]):
+                host, slash, path = found.partition("://")[2].partition("/")
+                found = f"http://{host}:{self.port}{slash}{path}"
+        return found if not found or found.endswith(self.tail) else found + self.tail
+
+
+def _first(names: tuple[str, ...], environ: Mapping[str, str]) -> tuple[str, str]:
+    """The first of the variables that is set, and what it holds."""
+    return next(((n, value) for n in names if (value := environ.get(n, "").strip())), ("", ""))
 
 
 def _anthropic(environ: Mapping[str, str]) -> Codec:
@@ -77,6 +97,7 @@ PROVIDERS: dict[str, Provider] = {
             _anthropic,
             url="https://api.anthropic.com",
             keys=("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"),
+            tokens=("ANTHROPIC_AUTH_TOKEN",),
             urls=("ANTHROPIC_BASE_URL",),
             prices="anthropic",
         ),
@@ -130,10 +151,11 @@ PROVIDERS: dict[str, Provider] = {
             url="http://localhost:11434",
             urls=("OLLAMA_BASE_URL", "OLLAMA_HOST"),
             tail="/v1",
+            port=11434,
         ),
         Provider("lmstudio", _chat(**_LOCAL), url="http://localhost:1234/v1", urls=("LMSTUDIO_BASE_URL",)),
         Provider("llamacpp", _chat(**_LOCAL), url="http://localhost:8080/v1", urls=("LLAMACPP_BASE_URL",)),
-        Provider("vllm", _chat(**_LOCAL), url="http://localhost:8000/v1", urls=("VLLM_BASE_URL",), keys=()),
+        Provider("vllm", _chat(**_LOCAL), url="http://localhost:8000/v1", urls=("VLLM_BASE_URL",)),
     )
 }
 ALIASES = {"claude": "anthropic", "google": "gemini", "gpt": "openai", "chatgpt": "openai", "lm-studio": "lmstudio"}

@@ -14,7 +14,6 @@ from retinue.tools.families.base import (
     Complaint,
     FamilyTool,
     as_json,
-    dialect_tools,
     helper_name,
     looking,
     object_schema,
@@ -263,7 +262,7 @@ class SpawnTool(SessionTool):
         s = self.settings
         leaf = caller.spec.depth + 1 >= s.max_spawn_depth
         theirs = {name for name, tool in looking(caller).tools(agent).items() if isinstance(tool, FamilyTool)}
-        hidden = {*dialect_tools(caller), *theirs, *TOOLS} - {*(() if leaf else TOOLS)}
+        hidden = {*theirs, *TOOLS} - {*(() if leaf else TOOLS)}
         deny = {*s.default_deny, *s.tools_deny, *lists.deny, *hidden}
         allow = [set(given) for given in (s.tools_allow, lists.allow) if given is not None]
         tools = None if not allow else tuple(sorted(set.intersection(*allow)))

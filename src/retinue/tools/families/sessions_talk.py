@@ -14,7 +14,7 @@ from retinue.core.values import Assistant, Message, Result, ToolSchema, Value
 from retinue.tools.base import Answer, Caller, Kin, Returned
 from retinue.tools.families.base import Complaint, as_json, looking, object_schema
 from retinue.tools.families.sessions_settings import SESSION, SessionsSettings, SessionTool, run_in, status
-from retinue.tools.families.sessions_spawn import NOTE, SpawnTool, is_announcing
+from retinue.tools.families.sessions_spawn import NOTE, WORDS, SpawnTool, is_announcing
 from retinue.tools.families.states import ending_of, session_state
 
 MAX_SESSIONS, MAX_MESSAGES, MAX_LAST, MAX_TEXT = 200, 500, 20, 4_000
@@ -168,6 +168,7 @@ class HistoryTool(_Sessions):
 
 
 class SendTool(_Sessions):
+    words = WORDS
     schema = ToolSchema(
         name="sessions_send",
         description="Write to a session that you have spawned. One that is running reads it at its next turn; one "
@@ -221,7 +222,7 @@ class SendTool(_Sessions):
         spawn = SpawnTool(self.settings)
         base = Base(conversation=spec.conversation, length=run.length, start=run.start)
         context = Context(kind="run", run=spec.id, base=base, tokens=run.context + run.fresh)
-        order = replace(old, task=message, context=context, model=spec.model, **spawn.common(caller, key))
+        order = replace(old, task=message, context=context, **spawn.common(caller, key))
         reply = {
             "status": "accepted",
             "sessionKey": key,

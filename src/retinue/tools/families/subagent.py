@@ -345,11 +345,11 @@ def _line_of(one: ChildOutcome, size: int) -> dict[str, Any]:
         "success": whole["success"],
         "output": whole["output"],
         "duration_ms": one.ending.at - one.started_at,
-        "tokens_used": one.usage.tokens,
     }
     if "error" in whole:
         line["error"] = whole["error"]
-    elif one.ending.state != "completed":
+    line["tokens_used"] = one.usage.tokens
+    if whole["success"] and one.ending.state != "completed":
         line["completion_status"] = SUBAGENT[one.ending.state]
     return line
 
@@ -373,10 +373,8 @@ def result_of(one: ChildOutcome, size: int) -> dict[str, Any]:
         metadata |= {"prompt_tokens": str(usage.input), "completion_tokens": str(usage.output)}
     if ending.state != "completed":
         metadata["stop_reason"] = ending.stop
-    result: dict[str, Any] = {"success": success, "output": output, "truncated": truncated, "metadata": metadata}
-    if not success:
-        result["error"] = f"Subagent task execution failed: {ending.error or ending.stop}"
-    return result
+    error = {} if success else {"error": f"Subagent task execution failed: {ending.error or ending.stop}"}
+    return {"success": success, "output": output, **error, "truncated": truncated, "metadata": metadata}
 
 
 def cut(text: str, size: int, whole: Artifact | None) -> tuple[str, bool]:

@@ -1,0 +1,207 @@
+"""What a local model is asked, as plain values: its messages, its tools, and the grammar that its reply must follow.
+
+A chat template that knows tools is given them. For any other they are listed in the system prompt, and a call is a JSON
+object between tags.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from retinue.core.values import Assistant, Message, Result, ToolSchema, User
+from retinue.models.base import Request
+from retinue.models.codec import Options, arguments
+from retinue.models.gguf import Facts
+
+OPEN, CLOSE = "<tool_call>", "</tool_call>"
+MAX_CALLS = 8
+NOTHING_SAID = "(empty reply)"
+NO_IMAGE = "[an image, which this model cannot see]"
+TOOLS = """You have these tools, one on each line:
+{tools}
+
+To use a tool, reply with its name and its arguments in JSON between tags, and nothing else:
+<tool_call>{{"name": "the tool", "arguments": {{}}}}</tool_call>
+Its result then follows between <tool_result> and </tool_result>. When you need no tool, reply with your answer."""
+
+_OURS = ("<tool_call>", "</tool_call>", "<tool_result>", "</tool_result>")
+_RESERVED = ("messages", "stream", "stream_options", "max_tokens", "tools", "tool_choice", "return_progress")
+_KNOWS_TOOLS = re.compile(r"\btools\b")
+
+Defuse = Callable[[str], str]
+
+
+class Style(NamedTuple):
+    """How a model is spoken to. `defuse` breaks the control tokens that stand in a text: the engine would take them for
+    the end of a turn, and whoever wrote a file could speak as the system."""
+
+    native: bool
+    defuse: Defuse
+
+
+def style_of(facts: Facts) -> Style:
+    native = bool(_KNOWS_TOOLS.search(facts.template))
+    tokens = sorted({*facts.controls, *(() if native else _OURS)}, key=len, reverse=True)
+    if not tokens:
+        return Style(native, lambda text: text)
+    control = re.compile("|".join(map(re.escape, tokens)))
+    return Style(native, lambda text: control.sub(_broken, text))
+
+
+def _broken(match: re.Match[str]) -> str:
+    return f"{match[0][0]}\u200b{match[0][1:]}"
+
+
+def body(request: Request, style: Style, options: Options, *, must_call: bool = False) -> dict[str, Any]:
+    """The request to the engine. `return_progress` makes it speak while it reads, so that it can be stopped then."""
+    declared = request.declared or request.tools
+    wanted = wanted_tools(request, must_call)
+    asked: dict[str, Any] = {name: value for name, value in options.extra.items() if name not in _RESERVED}
+    asked |= {
+        "messages": messages(request, style, () if style.native else declared),
+        "stream": True,
+        "stream_options": {"include_usage": True},
+        "return_progress": True,
+        "max_tokens": max(1, request.max_output),
+    }
+    if options.temperature is not None:
+        asked["temperature"] = options.temperature
+    if not declared:
+        return asked if options.output_schema is None else {**asked, "json_schema": options.output_schema}
+    if style.native:
+        asked["tools"] = [{"type": "function", "function": msgspec.to_builtins(tool)} for tool in declared]
+        if request.tools and not wanted and options.output_schema is None:
+            return asked  # the engine knows the model's own way to call
+        # Its "required" lets the model talk before it calls. With "none" the tools are shown, and the grammar is ours.
+        asked["tool_choice"] = "none"
+    asked["grammar"] = grammar(wanted or request.tools, is_call=bool(wanted), output=options.output_schema)
+    return asked
+
+
+def wanted_tools(request: Request, must_call: bool) -> tuple[ToolSchema, ...]:
+    """The tools one of which must be called now: all if the model is set so, or those that a nudge of the runtime
+    names ("Hand in your result by calling ..."). A small model seldom does it of its own accord."""
+    if must_call or not request.tools or not request.messages:
+        return request.tools if must_call else ()
+    last = request.messages[-1]
+    if not isinstance(last, User) or last.kind != "nudge":
+        return ()
+    words = set(re.findall(r"[\w.-]*\w", last.text))
+    return tuple(tool for tool in request.tools if tool.name in words)
+
+
+def messages(request: Request, style: Style, listed: Sequence[ToolSchema]) -> list[dict[str, Any]]:
+    """The conversation for a chat template. Many refuse two messages of one role in a row: they are joined."""
+    defuse = style.defuse
+    system = defuse(request.instructions)
+    if listed:
+        lines = "\n".join(defuse(msgspec.json.encode(tool).decode()) for tool in listed)
+        system = f"{system}\n\n{TOOLS.format(tools=lines)}".strip()
+    out: list[dict[str, Any]] = [{"role": "system", "content": system}] if system else []
+    for message in request.messages:
+        for said in (_native if style.native else _plain)(message, defuse):
+            last = out[-1] if out else said
+            if last is not said and last["role"] == said["role"] != "tool" and "tool_calls" not in last | said:
+                last["content"] = f"{last['content']}\n\n{said['content']}"
+            else:
+                out.append(said)
+    return out
+
+
+def _plain(message: Message, defuse: Defuse) -> list[dict[str, Any]]:
+    match message:
+        case User():
+            return [{"role": "user", "content": defuse(_seen(message))}]
+        case Assistant(text=text, calls=calls):
+            written = [
+                OPEN + defuse(json.dumps({"name": c.name, "arguments": arguments(c.args)}, ensure_ascii=False)) + CLOSE
+                for c in calls
+            ]
+            said = "\n".join([*([defuse(text)] if text else ()), *written])
+            return [{"role": "assistant", "content": said or NOTHING_SAID}]
+        case Result(name=name):
+            head = f"{name} failed: " if message.error else f"{name}: " if name else ""
+            return [{"role": "user", "content": f"<tool_result>{head}{defuse(_seen(message))}</tool_result>"}]
+
+
+def _native(message: Message, defuse: Defuse) -> list[dict[str, Any]]:
+    match message:
+        case User():
+            return [{"role": "user", "content": defuse(_seen(message))}]
+        case Assistant(text=text, calls=calls):
+            said: dict[str, Any] = {"role": "assistant", "content": defuse(text) or ("" if calls else NOTHING_SAID)}
+            if calls:
+                said["tool_calls"] = [
+                    {
+                        "id": c.id,
+                        "type": "function",
+                        "function": {"name": c.name, "arguments": defuse(json.dumps(arguments(c.args)))},
+                    }
+                    for c in calls
+                ]
+            return [said]
+        case Result(call_id=call_id, name=name):
+            return [{"role": "tool", "tool_call_id": call_id, "name": name, "content": defuse(_seen(message))}]
+
+
+def _seen(message: User | Result) -> str:
+    return "\n".join([message.text, *[NO_IMAGE] * len(message.images)])
+
+
+def grammar(tools: Sequence[ToolSchema], *, is_call: bool, output: Mapping[str, Any] | None = None) -> str:
+    """The replies that are allowed, in the engine's own notation. From the tag on, a call has the schema of its tool.
+
+    `is_call`: one call and nothing else. Otherwise a text (or an `output`), or a few words and then calls; without
+    tools no call can be begun. An engine that cannot read a schema decodes freely; calls are then recovered from the
+    text.
+    """
+    rules = ["%llguidance {}"]
+    if is_call:
+        rules.append("start: call")
+    elif output is not None:
+        rules.append(f"start: answer | call{{1,{MAX_CALLS}}}" if tools else "start: answer")
+        rules.append(f"answer: %json {_json(output)}")
+    else:
+        rules.append(f'start: TEXT | head body "{CLOSE}" call{{0,{MAX_CALLS - 1}}}' if tools else "start: TEXT")
+        rules.append(f"TEXT: ~/(?s:.*){OPEN}(?s:.*)/")
+        rules += [f'head[suffix="{OPEN}"]: /(?s:.*)/'] if tools else []
+    if tools:
+        rules.append(f'call: "{OPEN}" body "{CLOSE}"')
+        rules.append("body: " + " | ".join(f"tool_{n}" for n in range(len(tools))))
+    for n, tool in enumerate(tools):
+        opening = f'{{"name": {json.dumps(tool.name)}, "arguments": '
+        rules.append(f'tool_{n}: {json.dumps(opening)} args_{n} "}}"')
+        rules.append(f"args_{n}: %json {_json(_schema(tool.parameters))}")
+    return "\n".join(rules) + "\n"
+
+
+def _schema(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Without the setting, spaces and line breaks are allowed everywhere, and a small model goes on with them."""
+    return {**(_closed(schema) or {"type": "object"}), "x-guidance": {"whitespace_flexible": False}}
+
+
+def _closed(schema: Any) -> Any:
+    """Only the properties that there are, unless the schema says more: a small model invents others."""
+    if not isinstance(schema, Mapping):
+        return schema
+    closed = dict(schema)
+    for key in ("properties", "$defs", "definitions"):
+        if isinstance(parts := closed.get(key), Mapping):
+            closed[key] = {name: _closed(part) for name, part in parts.items()}
+    for key in ("anyOf", "oneOf"):
+        if isinstance(parts := closed.get(key), list):
+            closed[key] = [_closed(part) for part in parts]
+    if "items" in closed:
+        closed["items"] = _closed(closed["items"])
+    if "properties" in closed and "allOf" not in closed:  # what the parts of an allOf leave open, another may need
+        closed.setdefault("additionalProperties", False)
+    return closed
+
+
+def _json(value: Mapping[str, Any]) -> str:
+    return msgspec.json.encode(value).decode()

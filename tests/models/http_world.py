@@ -1,0 +1,213 @@
+"""What the tests of models over HTTP share: models that talk to a fake provider on loopback, and short times."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from bisect import bisect_left
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from typing import Any
+
+from retinue.core.history import Conversation, History
+from retinue.core.values import Assistant, Call, Message, ModelInfo, Reply, ToolSchema, Usage, User
+from retinue.errors import ModelError
+from retinue.models.anthropic import Anthropic
+from retinue.models.base import Request
+from retinue.models.codec import Codec, Options
+from retinue.models.gemini import Gemini
+from retinue.models.governor import Governor
+from retinue.models.http import Client, HttpModel, Times
+from retinue.models.openai_chat import OpenAIChat
+from retinue.models.openai_responses import OpenAIResponses
+from retinue.testing.fake_llm import FakeLLM, Settings
+
+KEY = "sk-canary-7f3a9c51e2b84d06"
+DIALECTS = ("anthropic", "openai_chat", "openai_responses", "gemini")
+CODECS: dict[str, Callable[[], Codec]] = {
+    "anthropic": Anthropic,
+    "openai_chat": OpenAIChat,
+    "openai_responses": OpenAIResponses,
+    "gemini": Gemini,
+}
+FAST = Times(connect=2.0, headers=0.8, idle=0.8, content=1.5, attempt=8.0)
+QUICK = Settings(
+    retry_after_seconds=0.2,
+    stall_seconds=60.0,
+    drip_seconds=0.02,
+    settle_seconds=0.005,
+    bomb_bytes=200 << 20,
+    long_text=1 << 20,
+    keep=10_000,
+)
+READ = ToolSchema(
+    name="read",
+    description="Reads a file.",
+    parameters={"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]},
+)
+
+
+def url_of(llm: FakeLLM, dialect: str) -> str:
+    return f"{llm.url}/v1" if dialect.startswith("openai") else llm.url
+
+
+def http_model(url: str, dialect: str = "anthropic", *, client: Client, **fields: Any) -> HttpModel:
+    """A model of its own governor, unless told otherwise."""
+    options = fields.pop("options", None) or Options(stream=fields.pop("stream", True))
+    info = fields.pop("info", None) or ModelInfo(name="m", window=200_000, max_output=1_024)
+    codec = fields.pop("codec", None) or CODECS[dialect]()
+    fields = {"key": KEY, "model": "m", **fields}
+    return HttpModel(info, codec, base_url=url, client=client, options=options, **fields)
+
+
+@contextlib.asynccontextmanager
+async def talking(
+    script: Any = ("Hello.",), dialect: str = "anthropic", *, times: Times = FAST, **fields: Any
+) -> AsyncIterator[tuple[FakeLLM, HttpModel]]:
+    """A fake provider and a model that talks to it."""
+    settings, faults = fields.pop("settings", QUICK), fields.pop("faults", ())
+    chunks, seconds = fields.pop("chunks", 3), fields.pop("seconds", 0.0)
+    async with FakeLLM(script, settings=settings, faults=faults, chunks=chunks, seconds=seconds) as llm:
+        client = Client(times)
+        try:
+            yield llm, http_model(url_of(llm, dialect), dialect, client=client, **fields)
+        finally:
+            await client.close()
+
+
+def asking(text: str = "Hello?", *, run: str = "r1", root: str = "", **fields: Any) -> Request:
+    """A request as the runtime makes them."""
+    messages: Sequence[Message] = fields.pop("messages", None) or history(User(text=text))
+    values: dict[str, Any] = {
+        "path": "0",
+        "agent": "one",
+        "model": "m",
+        "turn": 0,
+        "attempt": 1,
+        "purpose": "turn",
+        "instructions": "Be brief.",
+        "tools": (READ,),
+        "declared": (READ,),
+        "max_output": 256,
+        "key": f"{run}/1",
+        **fields,
+    }
+    return Request(run=run, root=root or run, messages=messages, **values)
+
+
+def history(*messages: Message, base: Conversation | None = None) -> History:
+    conversation = Conversation(base, len(base)) if base is not None else Conversation()
+    for message in messages:
+        conversation.append(message)
+    return History(conversation, 0, len(conversation))
+
+
+async def complete(model: Any, request: Request | None = None, said: list[str] | None = None) -> Reply:
+    return await model.complete(request or asking(), (said if said is not None else []).append)  # type: ignore[no-any-return]
+
+
+async def until(is_so: Callable[[], bool], seconds: float = 5.0) -> None:
+    """Wait until something is so; the test fails if it never is."""
+    for _ in range(round(seconds / 0.005)):
+        if is_so():
+            return
+        await asyncio.sleep(0.005)
+    raise TimeoutError
+
+
+def closed_port() -> int:
+    """A port that nobody listens on."""
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return int(s.getsockname()[1])
+
+
+def at_rest(governor: Governor) -> bool:
+    """Nothing of it is under way and nobody waits."""
+    return (governor.in_flight, governor.waiting, governor._unheard, governor._unheard_tokens) == (0, 0, 0, 0)
+
+
+Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Coroutine[Any, Any, None]]
+
+
+@contextlib.asynccontextmanager
+async def serving(serve: Serve, **more: Any) -> AsyncIterator[str]:
+    """A server of one function; nothing of it is left when the block is."""
+    tasks: list[asyncio.Task[None]] = []
+
+    async def one(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            with contextlib.suppress(OSError, asyncio.IncompleteReadError):
+                await serve(reader, writer)
+        finally:
+            writer.close()
+
+    def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        tasks.append(asyncio.create_task(one(reader, writer)))
+
+    server = await asyncio.start_server(connected, "127.0.0.1", 0, **more)
+    try:
+        yield f"http{'s' if 'ssl' in more else ''}://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    finally:
+        server.close()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await server.wait_closed()
+        await asyncio.sleep(0.01)
+
+
+@contextlib.asynccontextmanager
+async def answering(
+    *answers: bytes, close: bool = True, listen: bool = True, **more: Any
+) -> AsyncIterator[tuple[str, list[bytes]]]:
+    """A server that says these bytes, whatever it hears, one answer for each connection, the last for all others.
+    What it heard is kept."""
+    heard: list[bytes] = []
+    left = list(answers)
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        answer = left.pop(0) if len(left) > 1 else left[0]
+        if listen:
+            head = await reader.readuntil(b"\r\n\r\n")
+            lengths = [int(h.split(b":")[1]) for h in head.split(b"\r\n") if h.lower().startswith(b"content-l")]
+            heard.append(head + await reader.readexactly(sum(lengths)))
+        writer.write(answer)
+        await writer.drain()
+        if not close:
+            await reader.read()
+
+    async with serving(serve, **more) as url:
+        yield url, heard
+
+
+class InProcess(HttpModel):
+    """A model without sockets, for virtual time: `fails` says for a moment what goes wrong, and each run calls `read`
+    until it has `calls` results."""
+
+    def __init__(self, fails: Callable[[float], ModelError | None], *, calls: int = 2, seconds: float = 1.0) -> None:
+        info = ModelInfo(name="m", window=10_000_000, max_output=1_024)
+        super().__init__(info, Anthropic(), model="m", base_url="http://nowhere.test", client=Client())
+        self.starts: list[float] = []
+        self.failed = 0
+        self._fails, self._calls, self._seconds = fails, calls, seconds
+
+    async def _attempt(self, body: list[bytes], turn: Any, emit: Any, came: Any) -> Reply:
+        self.starts.append(asyncio.get_running_loop().time())
+        error = self._fails(self.starts[-1])
+        await asyncio.sleep(self._seconds)
+        if error is not None:
+            self.failed += 1
+            raise error
+        turn.heard(200, {})
+        came()
+        n = sum(part.count(b'"tool_result"') for part in body)
+        if n >= self._calls:
+            return Reply(message=Assistant(text="Done."), usage=Usage(input=10, output=1))
+        said = Assistant(calls=(Call(id=f"c{n}", name="read", args='{"path":"a"}'),))
+        return Reply(message=said, usage=Usage(input=10, output=1), stop="calls")
+
+    def peak(self, begin: float, end: float, window: float = 5.0) -> float:
+        """The most calls a second that began within a window of so many seconds."""
+        starts = [at for at in self.starts if begin <= at < end]
+        return max((bisect_left(starts, at + window) - i for i, at in enumerate(starts)), default=0) / window

@@ -1,0 +1,251 @@
+"""The first sibling warms the provider's cache, the others start after its first byte; what that gave is counted."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import Any
+
+import pytest
+
+from retinue import Agent, Caller, Orders, Retinue, tool
+from retinue.core.history import Conversation
+from retinue.core.values import Assistant, Usage, User
+from retinue.errors import ModelUnavailable
+from retinue.models.cache import LEAST, PATIENCE, Warmth
+from retinue.models.codec import Options
+from retinue.testing import call, run_virtual
+from retinue.testing.fake_llm import Heard
+from tests.models.http_world import asking, complete, history, talking
+
+LONG = "You know all of this. " * 500
+
+
+class Provider:
+    """Who sent when. `fails` is how many of the first calls fail before a byte came."""
+
+    def __init__(self, fails: int = 0) -> None:
+        self.warmth = Warmth()
+        self.sent: list[float] = []
+        self.fails = fails
+
+    async def call(self, prefix: str = "p", size: int = LEAST, first: float = 2.0, whole: float = 10.0) -> str:
+        async with self.warmth.first_byte((prefix,), size) as warm:
+            self.sent.append(asyncio.get_running_loop().time())
+            warm.sending(f"run {len(self.sent)}", 2 * size)
+            n = len(self.sent)
+            await asyncio.sleep(first)
+            if n <= self.fails:
+                raise ModelUnavailable("Overloaded", "overloaded")
+            warm.came()
+            await asyncio.sleep(whole - first)
+        warm.counted(Usage(input=1_000, cache_read=480 if n > 1 else 0))
+        return "ok"
+
+    async def crowd(self, n: int) -> list[Any]:
+        return await asyncio.gather(*(self.call() for _ in range(n)), return_exceptions=True)
+
+
+def test_the_others_start_after_the_first_byte_of_the_first() -> None:
+    provider = Provider()
+    run_virtual(provider.crowd(100))
+    assert provider.sent == [0.0] + [2.0] * 99
+    assert provider.warmth.expected_rate == pytest.approx(0.5 * 99 / 100)
+    assert provider.warmth.hit_rate == pytest.approx(0.48 * 99 / 100)
+    assert provider.warmth._warming == {}
+
+
+def test_when_the_first_fails_the_next_warms_and_the_others_wait_on() -> None:
+    provider = Provider(fails=2)
+    ends = run_virtual(provider.crowd(100))
+    assert provider.sent == [0.0, 2.0, 4.0] + [6.0] * 97
+    assert ends.count("ok") == 98
+
+
+def test_when_the_first_is_cancelled_the_next_warms() -> None:
+    provider = Provider()
+
+    async def story() -> None:
+        tasks = [asyncio.create_task(provider.call()) for _ in range(10)]
+        await asyncio.sleep(1)
+        tasks[0].cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    run_virtual(story())
+    assert provider.sent == [0.0, 1.0] + [3.0] * 8
+
+
+def test_whoever_gives_up_waiting_takes_nobody_along() -> None:
+    provider = Provider()
+
+    async def story() -> None:
+        tasks = [asyncio.create_task(provider.call()) for _ in range(10)]
+        await asyncio.sleep(1)
+        tasks[4].cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    run_virtual(story())
+    assert provider.sent == [0.0] + [2.0] * 8
+
+
+def test_nobody_waits_for_ever() -> None:
+    provider = Provider()
+
+    async def story() -> None:
+        await asyncio.gather(*(provider.call(first=1_000.0, whole=1_001.0) for _ in range(5)))
+
+    run_virtual(story())
+    assert provider.sent == [0.0] + [PATIENCE] * 4
+
+
+def test_what_is_too_short_to_be_cached_is_not_waited_for() -> None:
+    provider = Provider()
+
+    async def story() -> None:
+        await asyncio.gather(*(provider.call(size=LEAST - 1) for _ in range(5)))
+
+    run_virtual(story())
+    assert provider.sent == [0.0] * 5
+
+
+def test_a_cache_cools_down_and_each_use_keeps_it_warm() -> None:
+    provider = Provider()
+
+    async def story() -> None:
+        for pause in (200.0, 200.0, 200.0, 400.0):
+            await provider.call()
+            await asyncio.sleep(pause)
+        await asyncio.gather(provider.call(), provider.call())
+
+    run_virtual(story())
+    assert provider.sent[-1] - provider.sent[-2] == pytest.approx(2.0), "it was cold, so the second waited"
+    assert provider.warmth.expected == 3 * 500 + 500
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_whoever_fails_or_is_cancelled_nobody_waits_in_vain(seed: int) -> None:
+    draw, provider = random.Random(seed), Provider(fails=5)
+
+    async def one() -> None:
+        await asyncio.sleep(draw.random() * 30)
+        prefix, first = draw.choice("pq"), draw.random() * 9
+        await provider.call(prefix, first=first, whole=first + draw.random() * 9)
+
+    async def story() -> None:
+        tasks = [asyncio.create_task(one()) for _ in range(80)]
+        for task in draw.sample(tasks, 30):
+            asyncio.get_running_loop().call_later(draw.random() * 40, task.cancel)
+        async with asyncio.timeout(300):
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    run_virtual(story())
+    assert provider.warmth._warming == {}
+
+
+# over HTTP
+
+
+@pytest.mark.parametrize("dialect", ["anthropic", "openai_responses"])
+def test_siblings_hit_what_the_first_has_warmed(dialect: str) -> None:
+    async def story() -> None:
+        async with talking(dialect=dialect, seconds=0.2) as (llm, model):
+            begun = asyncio.get_running_loop().time()
+            tools = asking().declared
+            ask = [asking(f"Task {i}", run=f"r{i}", instructions=LONG, declared=tools) for i in range(20)]
+            await asyncio.gather(*(complete(model, one) for one in ask))
+            took = asyncio.get_running_loop().time() - begun
+            assert 0.4 <= took < 2.0, "one, then all the others"
+            assert llm.n_requests == 20
+            assert model.warmth.expected_rate > 0.85
+            assert model.warmth.hit_rate == pytest.approx(model.warmth.expected_rate, abs=0.1)
+
+    asyncio.run(story())
+
+
+def test_when_the_first_over_http_fails_the_others_still_start_one_before_all() -> None:
+    async def story() -> None:
+        async with talking(faults=["F3"], seconds=0.1) as (_, model):
+            tools = asking().declared
+            ask = [asking(f"Task {i}", run=f"r{i}", instructions=LONG, declared=tools) for i in range(10)]
+            ends = await asyncio.gather(*(complete(model, one) for one in ask), return_exceptions=True)
+            assert sum(isinstance(end, ModelUnavailable) for end in ends) == 1
+            assert model.warmth.hit_rate == pytest.approx(model.warmth.expected_rate, abs=0.1)
+            assert model.warmth.expected_rate > 0.75
+            assert model.warmth._warming == {}
+
+    asyncio.run(story())
+
+
+def test_forks_share_the_conversation_they_came_from() -> None:
+    async def story() -> None:
+        base = Conversation()
+        for i in range(40):
+            base.append(User(text=f"Question {i}. " + "why " * 50))
+            base.append(Assistant(text=f"Answer {i}. " + "so " * 50))
+        async with talking(seconds=0.1) as (_, model):
+            tools = asking().declared
+            ask = [
+                asking(run=f"r{i}", messages=history(User(text=f"Task {i}"), base=base), declared=tools)
+                for i in range(10)
+            ]
+            await asyncio.gather(*(complete(model, one) for one in ask))
+            assert model.warmth.expected_rate > 0.8
+            assert model.warmth.hit_rate == pytest.approx(model.warmth.expected_rate, abs=0.1)
+
+    asyncio.run(story())
+
+
+def test_a_run_expects_its_own_last_prompt_and_gets_it() -> None:
+    @tool
+    async def look() -> str:
+        """Looks."""
+        return "x" * 4_000
+
+    def script(heard: Heard) -> Any:
+        return call("look") if heard.turn < 8 else "Done."
+
+    async def story() -> None:
+        async with talking(script) as (_, model), Retinue() as retinue:
+            outcome = await retinue.run(Agent("one", LONG, model=model, tools=[look]), "Go.")
+            assert outcome.ok
+            assert model.warmth.expected_rate > 0.7
+            assert model.warmth.hit_rate == pytest.approx(model.warmth.expected_rate, abs=0.1)
+
+    asyncio.run(story())
+
+
+def test_a_family_of_siblings_warms_once() -> None:
+    def script(heard: Heard) -> Any:
+        if "helper" in heard.system:
+            return "Helped."
+        return call("hire") if heard.turn == 0 else "Done."
+
+    async def story() -> None:
+        async with talking(script, seconds=0.15) as (_, model), Retinue() as retinue:
+            helper = Agent("helper", f"You are a helper. {LONG}", model=model)
+
+            @tool
+            async def hire(caller: Caller) -> Orders:
+                """Hires ten helpers."""
+                return caller.spawn(helper, *(f"Task {i}" for i in range(10)))
+
+            lead = Agent("lead", "You lead.", model=model, tools=[hire], staff=[helper])
+            outcome = await retinue.run(lead, "Go.")
+            assert outcome.ok
+            reads = [end.usage.cache_read for end in [await retinue.outcome(c.id) for c in outcome.children] if end]
+            assert sorted(n > 2_000 for n in reads) == [False] + [True] * 9
+
+    asyncio.run(story())
+
+
+def test_a_model_that_shall_not_cache_waits_for_nobody() -> None:
+    async def story() -> None:
+        async with talking(options=Options(cache=False), seconds=0.2) as (_, model):
+            begun = asyncio.get_running_loop().time()
+            tools = asking().declared
+            ask = [asking(f"Task {i}", run=f"r{i}", instructions=LONG, declared=tools) for i in range(5)]
+            await asyncio.gather(*(complete(model, one) for one in ask))
+            assert asyncio.get_running_loop().time() - begun < 0.38
+            assert model.warmth.expected == 0
+
+    asyncio.run(story())

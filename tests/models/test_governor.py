@@ -1,0 +1,406 @@
+"""Who may call a provider, and when: on virtual time, so that an outage of half an hour takes a moment."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import random
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any
+
+import pytest
+
+from retinue import Agent, Retinue, tool
+from retinue.errors import ModelError, ModelRejected, ModelUnavailable
+from retinue.models.governor import Governor, asked_for, limits_in, until, used_up
+from retinue.testing import VirtualClock, run_virtual
+from tests.models.http_world import InProcess, at_rest
+
+NOW = "Mon, 16 Nov 2026 12:00:00 GMT"
+
+
+def overloaded(after: float = 0.0) -> ModelUnavailable:
+    return ModelUnavailable("Overloaded", "overloaded", after)
+
+
+def limited(after: float = 0.0) -> ModelUnavailable:
+    return ModelUnavailable("Slow down", "rate_limit", after)
+
+
+class Account:
+    """A provider behind a governor: what began when, and how much of it at once."""
+
+    def __init__(self, **fields: Any) -> None:
+        self.governor = Governor(**fields)
+        self.starts: list[tuple[float, str]] = []
+        self.now = self.most = 0
+
+    async def call(
+        self,
+        tree: str = "t",
+        seconds: float = 1.0,
+        error: ModelError | None = None,
+        *,
+        headers: Mapping[str, str] | None = None,
+        status: int = 200,
+        tokens: int = 0,
+    ) -> None:
+        async with self.governor.turn(tree, tokens) as turn:
+            self.starts.append((asyncio.get_running_loop().time(), tree))
+            self.now += 1
+            self.most = max(self.most, self.now)
+            try:
+                if headers is not None:
+                    turn.heard(status, headers)
+                await asyncio.sleep(seconds)
+                if error is not None:
+                    raise error
+            finally:
+                self.now -= 1
+
+    async def quietly(self, *args: Any, **fields: Any) -> str:
+        """A call whose failure is a word."""
+        try:
+            await self.call(*args, **fields)
+        except ModelError as error:
+            return error.kind
+        return "ok"
+
+    def times(self) -> list[float]:
+        return [at for at, _ in self.starts]
+
+
+def virtually(story: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], None]:
+    def test() -> None:
+        run_virtual(story())
+
+    test.__name__ = story.__name__
+    return test
+
+
+@virtually
+async def test_no_more_are_let_in_than_the_width() -> None:
+    account = Account(width=4)
+    await asyncio.gather(*(account.call(f"t{i % 3}") for i in range(40)))
+    assert account.most <= 4 + 40, "the width grows with what works"
+    assert account.times()[:5] == [0.0, 0.0, 0.0, 0.0, 1.0]
+    assert at_rest(account.governor)
+
+
+@virtually
+async def test_a_small_tree_does_not_wait_behind_a_large_one() -> None:
+    account = Account(width=1)
+    account.governor._steady = 1.0
+    large = [asyncio.create_task(account.call("large")) for _ in range(100)]
+    await asyncio.sleep(0)
+    await account.call("small")
+    assert [tree for _, tree in account.starts].index("small") <= 3
+    for task in large:
+        task.cancel()
+    await asyncio.gather(*large, return_exceptions=True)
+    assert at_rest(account.governor)
+
+
+@virtually
+async def test_one_rate_limit_cools_every_sibling_and_kills_none() -> None:
+    account = Account(width=64)
+    first = asyncio.create_task(account.quietly(error=limited(7.0), seconds=0.5))
+    await asyncio.sleep(0.6)
+    assert await first == "rate_limit"
+    assert account.governor.why == "rate limit; the next try is in 7 s"
+    ends = await asyncio.gather(*(account.quietly(f"t{i}") for i in range(50)))
+    assert ends == ["ok"] * 50
+    assert min(account.times()[1:]) == pytest.approx(7.5)
+    assert account.governor.why == ""
+
+
+@virtually
+async def test_many_limits_at_the_same_time_halve_the_width_once() -> None:
+    account = Account(width=64)
+    await asyncio.gather(*(account.quietly(error=limited()) for _ in range(64)))
+    assert account.governor.width == 32
+    assert account.governor.cool_until == pytest.approx(2.0), (
+        "without a time to wait, a guess that begins at one second"
+    )
+    await account.quietly(error=limited())
+    assert account.governor.cool_until == pytest.approx(3.0 + 2.0), "and doubles"
+
+
+@virtually
+async def test_a_retry_after_that_is_a_date_is_waited_for() -> None:
+    account = Account()
+    headers = {"Date": NOW, "Retry-After": "Mon, 16 Nov 2026 12:00:20 GMT"}
+    await account.quietly(error=limited(), seconds=0.0, headers=headers, status=429)
+    await account.call()
+    assert account.times()[-1] == pytest.approx(20.0)
+
+
+@virtually
+async def test_requests_a_minute_are_learned_from_the_headers() -> None:
+    account = Account()
+    told = {
+        "x-ratelimit-limit-requests": "60",
+        "x-ratelimit-remaining-requests": "3",
+        "x-ratelimit-reset-requests": "57s",
+    }
+    await account.call(headers=told, seconds=0.0)
+    assert account.governor.per_minute == {"requests": 60.0}
+    await asyncio.gather(*(account.call(seconds=0.0) for _ in range(13)))
+    assert account.times()[:4] == [0.0] * 4, "what is left may be used at once"
+    assert account.times()[4:] == pytest.approx([float(n) for n in range(1, 11)]), "then one a second"
+
+
+@virtually
+async def test_tokens_a_minute_are_learned_from_dates_too() -> None:
+    account = Account()
+    told = {
+        "date": NOW,
+        "anthropic-ratelimit-input-tokens-limit": "6000",
+        "anthropic-ratelimit-input-tokens-remaining": "0",
+        "anthropic-ratelimit-input-tokens-reset": "2026-11-16T12:01:00Z",
+        "anthropic-ratelimit-output-tokens-limit": "8000",
+        "anthropic-ratelimit-output-tokens-remaining": "8000",
+        "anthropic-ratelimit-output-tokens-reset": "2026-11-16T12:00:00Z",
+    }
+    await account.call(headers=told, seconds=0.0, tokens=500)
+    assert account.governor.per_minute == {"input-tokens": 6000.0, "output-tokens": 8000.0}
+    await asyncio.gather(*(account.call(seconds=0.0, tokens=500) for _ in range(3)))
+    assert account.times()[1:] == pytest.approx([5.0, 10.0, 15.0])
+    await account.call(seconds=0.0, tokens=100_000)
+    assert account.times()[-1] == pytest.approx(75.0), "what is larger than the limit goes when the bucket is full"
+
+
+@virtually
+async def test_five_failures_in_a_row_leave_one_probe_every_five_seconds() -> None:
+    account = Account()
+    for _ in range(5):
+        assert await account.quietly(error=overloaded(), seconds=0.1) == "overloaded"
+    assert account.governor.is_broken
+    assert "5 failures in a row (overloaded)" in account.governor.why
+    began = len(account.starts)
+    waiting = [asyncio.create_task(account.quietly(f"t{i}", error=overloaded(), seconds=0.1)) for i in range(20)]
+    await asyncio.sleep(50)
+    probes = account.times()[began:]
+    assert 9 <= len(probes) <= 10
+    assert min(b - a for a, b in itertools.pairwise(probes)) >= 5.0
+    for task in waiting:
+        task.cancel()
+    await asyncio.gather(*waiting, return_exceptions=True)
+    assert at_rest(account.governor)
+
+
+@virtually
+async def test_what_began_before_an_outage_neither_ends_it_nor_holds_the_probe_back() -> None:
+    account = Account()
+    long = asyncio.create_task(account.quietly(seconds=100))
+    early = asyncio.create_task(account.quietly(seconds=2))
+    for _ in range(5):
+        await account.quietly(error=overloaded(), seconds=0.1)
+    await early
+    assert account.governor.is_broken
+    assert await account.quietly() == "ok"
+    assert not account.governor.is_broken
+    assert account.times()[-1] < 10
+    assert account.governor.width == 5.0, "after an outage it begins anew"
+    await long
+
+
+@virtually
+async def test_a_cancelled_probe_gives_its_turn_to_the_next() -> None:
+    account = Account()
+    for _ in range(5):
+        await account.quietly(error=overloaded(), seconds=0.1)
+    probe = asyncio.create_task(account.quietly("a", seconds=1000))
+    other = asyncio.create_task(account.quietly("b"))
+    await asyncio.sleep(20)
+    probe.cancel()
+    assert await other == "ok"
+    assert account.times()[-1] == pytest.approx(20.5)
+    assert at_rest(account.governor)
+
+
+@virtually
+async def test_a_probe_that_is_being_answered_at_length_is_not_waited_for() -> None:
+    account = Account()
+    for _ in range(5):
+        await account.quietly(error=overloaded(), seconds=0.1)
+    probe = asyncio.create_task(account.quietly(seconds=600, headers={}))
+    await asyncio.gather(*(account.quietly() for _ in range(10)))
+    assert account.times()[-1] < 20
+    probe.cancel()
+    await asyncio.gather(probe, return_exceptions=True)
+
+
+@virtually
+async def test_a_spent_account_is_asked_once_a_minute() -> None:
+    account = Account()
+    spent = ModelUnavailable("No credit", "quota")
+    await asyncio.gather(*(account.quietly(error=spent, seconds=0.1) for _ in range(3)))
+    assert account.governor.why.startswith("the account is spent; the next try is in")
+    waiting = [asyncio.create_task(account.quietly(error=spent, seconds=0.1)) for _ in range(100)]
+    await asyncio.sleep(600)
+    assert len(account.starts) <= 3 + 10
+    for task in waiting:
+        task.cancel()
+    await asyncio.gather(*waiting, return_exceptions=True)
+
+
+@virtually
+async def test_a_provider_that_flaps_is_not_taken_for_one_that_is_down() -> None:
+    account, draw = Account(), random.Random(1)
+    errors = [ModelUnavailable("broken", "server_error") if draw.random() < 0.5 else None for _ in range(5_000)]
+    await asyncio.gather(*(account.quietly(error=error) for error in errors))
+    assert account.governor.probes == 0
+
+
+@virtually
+async def test_a_refusal_is_an_answer_and_a_bad_certificate_is_none() -> None:
+    account = Account()
+    for _ in range(4):
+        await account.quietly(error=overloaded())
+    await account.quietly(error=ModelRejected("no", "tls"))
+    assert account.governor.failures == 4
+    await account.quietly(error=ModelRejected("no", "invalid_request"))
+    assert account.governor.failures == 0
+
+
+@virtually
+async def test_a_waiter_cancelled_in_the_moment_of_its_turn_passes_it_on() -> None:
+    account = Account(width=1)
+    first = asyncio.create_task(account.call(seconds=5))
+    second, third = asyncio.create_task(account.call()), asyncio.create_task(account.call())
+    await asyncio.sleep(0)
+    first.cancel()
+    await asyncio.sleep(0)
+    second.cancel()
+    await asyncio.gather(first, second, third, return_exceptions=True)
+    assert third.exception() is None
+    assert at_rest(account.governor)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_whatever_is_cancelled_or_fails_nobody_is_forgotten_and_nothing_leaks(seed: int) -> None:
+    draw = random.Random(seed)
+
+    async def one(account: Account) -> None:
+        await asyncio.sleep(draw.random() * 60)
+        error = draw.choice([None, None, None, overloaded(), overloaded(3.0), limited(), limited(2.0)])
+        kinds = ["requests", "tokens"]
+        headers = {f"x-ratelimit-limit-{k}": "50" for k in kinds}
+        headers |= {f"x-ratelimit-remaining-{k}": str(draw.randrange(50)) for k in kinds}
+        headers |= {f"x-ratelimit-reset-{k}": f"{draw.random() * 9:.3f}s" for k in kinds}
+        told = headers if draw.random() < 0.3 else None
+        await account.quietly(draw.choice("abc"), draw.random() * 5, error, headers=told, tokens=draw.randrange(80))
+
+    async def story() -> None:
+        account = Account(width=draw.choice([1, 2, 8]))
+        tasks = [asyncio.create_task(one(account)) for _ in range(150)]
+        for task in draw.sample(tasks, 50):
+            asyncio.get_running_loop().call_later(draw.random() * 90, task.cancel)
+        async with asyncio.timeout(3_600):
+            await asyncio.gather(*tasks, return_exceptions=True)
+        assert at_rest(account.governor)
+        await asyncio.wait_for(account.call(), 120)
+
+    run_virtual(story())
+
+
+# thousands of runs
+
+
+def crowd(model: InProcess, n: int, spread: float = 0.0) -> tuple[list[Any], float]:
+    """Run so many agents at once on virtual time; their outcomes, and when the last ended."""
+
+    @tool(restart="pure")
+    async def read(path: str) -> str:
+        """Reads a file."""
+        await asyncio.sleep(1.0)
+        return "contents"
+
+    agent = Agent("one", "Be brief.", model=model, tools=[read])
+
+    async def story() -> tuple[list[Any], float]:
+        async def one(retinue: Retinue, i: int) -> Any:
+            await asyncio.sleep(spread * i / n)
+            return await retinue.run(agent, f"Task {i}.")
+
+        async with Retinue(clock=VirtualClock()) as retinue:
+            ends = await asyncio.gather(*(one(retinue, i) for i in range(n)))
+        return ends, asyncio.get_running_loop().time()
+
+    return run_virtual(story())
+
+
+def test_after_an_outage_of_half_an_hour_all_runs_finish_and_nobody_storms() -> None:
+    begin, end = 60.0, 60.0 + 1_800.0
+    model = InProcess(lambda now: overloaded() if begin <= now < end else None, calls=50)
+    ends, last = crowd(model, 200)
+    assert [e.state for e in ends] == ["completed"] * 200
+    broken = [at for at in model.starts if begin + 30 <= at < end]
+    gaps = [b - a for a, b in itertools.pairwise(broken)]
+    assert min(gaps) >= 5.0, "at most one probe in five seconds"
+    assert len(broken) >= 250, "and it goes on probing"
+    assert sum(begin <= at < begin + 30 for at in model.starts) <= 300, "the outage is noticed soon"
+    normal = model.peak(0.0, begin)
+    assert model.peak(end, last + 1) < 2 * normal
+    assert min(at for at in model.starts if at >= end) <= end + 5.0
+    assert model.peak(end, end + 60.0) >= normal / 4, "within a minute it is at work again"
+    assert last < end + 600.0
+    assert at_rest(model.governor)
+
+
+def test_with_half_of_ten_thousand_calls_failing_all_runs_end_with_three_times_the_calls_at_most() -> None:
+    draw = random.Random(7)
+    kinds = ["overloaded", "server_error", "network", "server_error", "network", "rate_limit"]
+
+    def fails(now: float) -> ModelError | None:
+        return ModelUnavailable("flap", draw.choice(kinds)) if draw.random() < 0.5 else None
+
+    model = InProcess(fails, calls=9)
+    ends, _ = crowd(model, 500)
+    assert [e.state for e in ends] == ["completed"] * 500
+    assert 8_000 < len(model.starts) <= 15_000
+    assert at_rest(model.governor)
+
+
+# what headers say
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("6m0s", 360.0),
+        ("1.5s", 1.5),
+        ("120ms", 0.12),
+        ("1h2m3s", 3723.0),
+        ("7", 7.0),
+        ("-3", 0.0),
+        ("2026-11-16T12:00:30Z", 30.0),
+        ("2026-11-16T13:00:30+01:00", 30.0),
+        ("Mon, 16 Nov 2026 12:01:00 GMT", 60.0),
+        ("2020-01-01T00:00:00Z", 0.0),
+        ("inf", 0.0),
+        ("nan", 0.0),
+        ("soon", 0.0),
+        ("", 0.0),
+        ("5s; drop", 0.0),
+    ],
+)
+def test_a_time_to_wait_is_read_in_every_form(text: str, seconds: float) -> None:
+    assert until(text, {"date": NOW}) == pytest.approx(seconds)
+
+
+def test_what_is_used_up_and_what_is_asked_for_is_found_in_headers() -> None:
+    headers = {
+        "X-RateLimit-Limit-Tokens": "1000",
+        "X-RateLimit-Remaining-Tokens": "0",
+        "X-RateLimit-Reset-Tokens": "6m0s",
+        "X-RateLimit-Limit-Requests": "nonsense",
+        "Retry-After-Ms": "1500",
+        "Retry-After": "9",
+    }
+    assert limits_in(headers) == {"tokens": (1000.0, 0.0, 360.0)}
+    assert used_up(headers) == 360.0
+    assert asked_for(headers) == 1.5
+    assert asked_for({"retry-after": "9"}) == 9.0
+    assert asked_for({}) == used_up({}) == 0.0

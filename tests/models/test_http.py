@@ -1,0 +1,404 @@
+"""A model over real sockets: what is sent, what is read, and what becomes of everything that can go wrong between."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+import pytest
+
+from retinue.core.history import Conversation, History
+from retinue.core.values import Assistant, Call, Message, ModelInfo, Result, User
+from retinue.errors import ModelError, ModelRejected, ModelUnavailable
+from retinue.models.anthropic import Anthropic
+from retinue.models.codec import Options, encode
+from retinue.models.governor import Governor
+from retinue.models.http import Client, HttpModel, Times
+from tests.models.http_world import (
+    DIALECTS,
+    FAST,
+    KEY,
+    QUICK,
+    answering,
+    asking,
+    at_rest,
+    complete,
+    history,
+    http_model,
+    serving,
+    talking,
+    until,
+)
+
+every_dialect = pytest.mark.parametrize("dialect", DIALECTS)
+GOOD = b"".join(
+    b"event: %b\ndata: %b\n\n" % (msgspec.json.decode(data)["type"].encode(), data)
+    for data in (
+        b'{"type":"message_start","message":{"id":"m1","model":"m","content":[],"usage":{}}}',
+        b'{"type":"content_block_start","index":0,"content_block":{"type":"text"}}',
+        b'{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"Hi"}}',
+        b'{"type":"message_delta","delta":{"stop_reason":"end_turn"}}',
+    )
+)
+END = b'event: message_stop\ndata: {"type":"message_stop"}\n\n'
+PING = b'event: ping\ndata: {"type":"ping"}\n\n'
+
+
+def head(status: int = 200, **headers: str) -> bytes:
+    lines = "".join(f"{name.replace('_', '-')}: {value}\r\n" for name, value in headers.items())
+    return f"HTTP/1.1 {status} Said\r\n{lines}\r\n".encode()
+
+
+async def failing(model: HttpModel, kind: type[ModelError] = ModelError, **fields: Any) -> Any:
+    with pytest.raises(kind) as caught:
+        await complete(model, asking(**fields))
+    assert at_rest(model.governor), "a call that failed is over"
+    return caught.value
+
+
+def said_to(*answers: bytes, kind: type[ModelError] | None = None, times: Times = FAST, **fields: Any) -> Any:
+    """What a model makes of these bytes: a reply, or an error of this kind."""
+
+    async def story() -> Any:
+        async with answering(*answers, close=fields.pop("close", True)) as (url, _):
+            client = Client(times)
+            try:
+                model = http_model(url, client=client, **fields)
+                return await (complete(model) if kind is None else failing(model, kind))
+            finally:
+                await client.close()
+
+    return asyncio.run(story())
+
+
+# what is sent
+
+
+@every_dialect
+@pytest.mark.parametrize("stream", [True, False])
+def test_a_reply_comes_whole_with_its_cost_and_its_model(dialect: str, stream: bool) -> None:
+    async def story() -> None:
+        info = ModelInfo(name="m", price_in=3_000, price_out=15_000)
+        text = "A good day to you, and to all of yours."
+        async with talking([text], dialect, info=info, stream=stream, chunks=4) as (llm, model):
+            said: list[str] = []
+            reply = await complete(model, said=said)
+            assert (reply.message.text, reply.stop, reply.model) == (text, "end", "m")
+            assert "".join(said) == (text if stream else "")
+            assert reply.usage.nanos == info.price(reply.usage) > 0
+            assert llm.violations == [] and llm.requests[0].headers["user-agent"] == "retinue"
+
+    asyncio.run(story())
+
+
+def long_talk(n: int, size: int) -> list[Message]:
+    talk: list[Message] = []
+    for i in range(n):
+        talk += [User(text=f"{i} " + "q" * size), Assistant(text="", calls=(Call(id=f"c{i}", name="read"),))]
+        talk += [Result(call_id=f"c{i}", name="read", text="r" * size), Assistant(text="a" * size)]
+    return [*talk, User(text="And now?")]
+
+
+@every_dialect
+@pytest.mark.parametrize("cache", [True, False])
+@pytest.mark.parametrize("size", [10, 3_000, 70_000])
+def test_the_pieces_of_a_body_are_the_conversation_and_nothing_else(dialect: str, cache: bool, size: int) -> None:
+    options = Options(cache=cache, cache_key="k")
+    model = http_model("http://x", dialect, client=Client(), options=options)
+    talk, tools = long_talk(12, size), asking().declared
+    conversation = Conversation()
+    for message in talk:
+        conversation.append(message)
+        if isinstance(message, User):
+            request = asking(messages=History(conversation, 0, len(conversation)), declared=tools)
+            parts = model.body(request, model._head(request)[0])
+            shown = list(request.messages)
+            assert b"".join(parts) == encode(model.codec, "m", "Be brief.", shown, tools, options, 256)
+
+
+def test_a_forks_body_has_one_breakpoint_more_at_the_end_of_what_it_shares() -> None:
+    model = http_model("http://x", client=Client(), options=Options(cache_key="k"))
+    base = Conversation()
+    for message in long_talk(12, 3_000)[:-1]:
+        base.append(message)
+    request = asking(messages=history(User(text="Fork."), base=base))
+    body = b"".join(model.body(request, model._head(request)[0]))
+    plain = encode(model.codec, "m", "Be brief.", list(request.messages), request.declared, Options(cache_key="k"), 256)
+    assert body.count(b"cache_control") == plain.count(b"cache_control") + 1 == 4, "Anthropic takes four"
+    extra = b',"cache_control":{"type":"ephemeral"}'
+    at = next(n for n, (a, b) in enumerate(zip(body, plain, strict=False)) if a != b)
+    assert body[:at] + body[at + len(extra) :] == plain
+
+
+@every_dialect
+def test_a_conversation_that_lost_its_beginning_is_still_taken(dialect: str) -> None:
+    async def story() -> None:
+        async with talking(dialect=dialect) as (llm, model):
+            conversation = Conversation()
+            for message in long_talk(3, 10):
+                conversation.append(message)
+            for start in range(len(conversation)):
+                await complete(model, asking(messages=History(conversation, start, len(conversation))))
+            assert llm.violations == []
+
+    asyncio.run(story())
+
+
+@every_dialect
+def test_a_body_of_many_mebibytes_is_sent(dialect: str) -> None:
+    async def story() -> None:
+        async with talking(dialect=dialect, times=Times()) as (llm, model):
+            for text in ("x" * (3 << 20), "short"):
+                await complete(model, asking(messages=history(User(text=text))))
+                assert llm.requests[-1].messages[-1].text == text
+            assert len(llm.requests) == 2 and llm.violations == []
+
+    asyncio.run(story())
+
+
+# what is read
+
+
+def test_a_refusal_that_comes_in_pieces_or_breaks_off_is_understood() -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        body = b'{"type":"error","error":{"type":"rate_limit_error","message":"wait"}}'
+        writer.write(head(429, content_length=str(len(body)), retry_after="3") + body[:30])
+        await asyncio.sleep(0.1)
+        writer.write(body[30:])
+
+    async def story() -> None:
+        client = Client(FAST)
+        async with serving(serve) as url:
+            error = await failing(http_model(url, client=client), ModelUnavailable)
+            assert (error.kind, error.after_seconds, str(error)) == ("rate_limit", 3.0, "wait")
+            await client.close()
+
+    asyncio.run(story())
+    broken = said_to(head(401, content_length="500") + b'{"type":"err', kind=ModelRejected)
+    assert broken.kind == "auth"
+
+
+def test_what_is_complete_is_complete_however_the_connection_ends() -> None:
+    for answer, close in (
+        (head(transfer_encoding="chunked") + b"%x\r\n%b\r\n" % (len(GOOD + END), GOOD + END), True),
+        (head(content_length="99999") + GOOD + END, True),
+        (head(content_length="99999") + GOOD + END, False),
+        (head(content_encoding="gzip") + gzip.compress(GOOD + END), True),
+    ):
+        assert said_to(answer, close=close).message.text == "Hi"
+    cut = said_to(head(content_length="99999") + GOOD, kind=ModelUnavailable)
+    assert cut.kind == "network"
+
+
+@pytest.mark.parametrize(
+    ("answer", "error", "kind"),
+    [
+        (b"", ModelUnavailable, "network"),
+        (b"SSH-2.0-OpenSSH\r\n\r\n", ModelRejected, "bad_response"),
+        (b"HTTP/1.1 200 OK\r\ncontent-le", ModelUnavailable, "network"),
+        (head() + b"<html>Please log in to this hotel</html>", ModelUnavailable, "network"),
+        (head(content_encoding="br") + b"xxx", ModelUnavailable, "server_error"),
+        (head(content_encoding="gzip") + b"plain text", ModelUnavailable, "server_error"),
+        (head(content_encoding="gzip") + gzip.compress(GOOD)[:-9], ModelUnavailable, "network"),
+        (head(x_big="x" * (1 << 20)) + GOOD + END, ModelRejected, "bad_response"),
+        (head(204), ModelUnavailable, "server_error"),
+        (head(302, location="http://evil.test/"), ModelRejected, "redirect"),
+        (head(429, retry_after="1e12"), ModelUnavailable, "rate_limit"),
+    ],
+)
+def test_what_is_not_an_answer_is_an_error_of_its_kind(answer: bytes, error: type[ModelError], kind: str) -> None:
+    told = said_to(answer, kind=error)
+    assert told.kind == kind
+    assert "<html" not in str(told)
+    assert getattr(told, "after_seconds", 0.0) <= 3_600.0
+
+
+def test_headers_of_many_kibibytes_are_read() -> None:
+    assert said_to(head(content_security_policy="x" * 40_000) + GOOD + END).message.text == "Hi"
+
+
+def test_a_small_answer_that_unpacks_to_gigabytes_costs_little() -> None:
+    small = gzip.compress((b": " + b" " * 4093 + b"\n") * (80 << 8))
+    assert len(small) < 1 << 20
+    told = said_to(head(content_encoding="gzip") + small, kind=ModelRejected)
+    assert told.kind == "response_too_large" and "4 MiB" in str(told)
+    long = GOOD + (PING * 100_000) + END
+    assert said_to(head(content_encoding="gzip") + gzip.compress(long)).message.text == "Hi", (
+        "as well as a ping may pack"
+    )
+
+
+def test_a_redirect_carries_the_key_nowhere() -> None:
+    async def story() -> None:
+        async with answering(head(200) + GOOD + END) as (elsewhere, heard):
+            settings = replace(QUICK, elsewhere=elsewhere)
+            async with talking(faults=["F35"], settings=settings) as (_, model):
+                error = await failing(model, ModelRejected)
+                assert error.kind == "redirect" and elsewhere not in str(error)
+            await asyncio.sleep(0.05)
+            assert heard == []
+
+    asyncio.run(story())
+
+
+# time
+
+
+async def dripping(pieces: Sequence[bytes], pause: float, times: Times) -> Any:
+    """A model that is told these pieces with a pause between: its reply or its error, and how long it took."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(head())
+        for piece in pieces:
+            writer.write(piece)
+            await asyncio.sleep(pause)
+
+    client = Client(times)
+    async with serving(serve) as url:
+        model = http_model(url, client=client)
+        began = asyncio.get_running_loop().time()
+        try:
+            return await complete(model), asyncio.get_running_loop().time() - began
+        except ModelUnavailable as error:
+            return error, asyncio.get_running_loop().time() - began
+        finally:
+            assert at_rest(model.governor)
+            await client.close()
+
+
+@pytest.mark.parametrize(
+    ("pieces", "says"),
+    [
+        ([PING] * 12 + [GOOD, END], ""),
+        ([PING] * 40, "no content"),
+        ([GOOD] + [b": comment\n\n"] * 40, "no content"),
+        ([GOOD], "silent for"),
+        ([GOOD[:-2], *(bytes([b]) for b in b": " + b"x" * 40)], "no content"),
+    ],
+)
+def test_signs_of_life_are_heeded_but_not_for_ever(pieces: list[bytes], says: str) -> None:
+    times = Times(connect=1.0, headers=0.5, idle=0.3, content=1.2, attempt=5.0)
+    pause = 2.0 if len(pieces) == 1 else 0.06
+    end, seconds = asyncio.run(dripping(pieces, pause, times))
+    assert says in (str(end) if isinstance(end, ModelError) else "")
+    assert seconds < 2.5
+    assert isinstance(end, ModelUnavailable) == bool(says)
+
+
+def test_an_attempt_has_an_end_although_content_comes() -> None:
+    times = Times(connect=1.0, headers=0.5, idle=0.5, content=1.0, attempt=0.8)
+    delta = GOOD.split(b"\n\n")[2] + b"\n\n"
+    end, seconds = asyncio.run(dripping([GOOD.replace(b"end_turn", b"")] + [delta] * 60, 0.05, times))
+    assert isinstance(end, ModelUnavailable) and "not complete after 0.8 s" in str(end)
+    assert seconds < 1.6
+
+
+def test_without_a_stream_the_headers_may_take_as_long_as_a_reply() -> None:
+    async def story() -> None:
+        times = replace(FAST, headers=0.2, content=2.0)
+        async with talking(stream=False, seconds=0.6, times=times) as (_, model):
+            assert (await complete(model)).message.text == "Hello."
+        async with talking(seconds=0.6, times=times) as (_, model):
+            assert "no headers in 0.2 s" in str(await failing(model, ModelUnavailable))
+
+    asyncio.run(story())
+
+
+@every_dialect
+def test_a_cancelled_call_lets_go_of_its_connection_and_sends_no_more(dialect: str) -> None:
+    async def story() -> None:
+        for fault in ("F18", "F20"):
+            async with talking(dialect=dialect, faults=[fault], times=Times()) as (llm, model):
+                call = asyncio.create_task(complete(model))
+                await until(lambda llm=llm: llm.open == 1)  # type: ignore[misc]
+                await asyncio.sleep(0.05)
+                call.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await call
+                await until(lambda llm=llm: llm.disconnects == 1 and llm.open == 0)  # type: ignore[misc]
+                assert at_rest(model.governor) and llm.n_requests == 1
+                assert (await complete(model)).message.text == "Hello."
+
+    asyncio.run(story())
+
+
+def test_a_thousand_streams_run_at_once() -> None:
+    async def story() -> None:
+        settings = replace(QUICK, pace_seconds=0.1)
+        governor = Governor(width=1_024)
+        async with talking(
+            ["One two three four five."], settings=settings, chunks=5, governor=governor, times=Times(), seconds=1.0
+        ) as (llm, model):
+            calls = [asyncio.create_task(complete(model, asking(run=f"r{i}", root=f"t{i}"))) for i in range(1_000)]
+            await until(lambda: llm.open == 1_000, 20.0)
+            replies = await asyncio.gather(*calls)
+            assert {r.message.text for r in replies} == {"One two three four five."}
+            assert llm.connections == 1_000 and llm.violations == []
+            assert at_rest(governor)
+
+    asyncio.run(story())
+
+
+# secrets
+
+
+def test_a_key_that_somebody_on_the_way_repeats_is_hidden() -> None:
+    async def story() -> None:
+        for fault in ("F10", "F10b"):
+            async with talking(faults=[fault]) as (_, model):
+                error = await failing(model, ModelRejected)
+                assert error.kind == "auth" and KEY not in f"{error} {error.args} {error!r}"
+        said: list[str] = []
+        async with talking([f"Your key is {KEY}."]) as (_, model):
+            reply = await complete(model, said=said)
+            assert reply.message.text == "Your key is [key]." and KEY not in repr((reply, model, model._client))
+
+    asyncio.run(story())
+
+
+class Broken(Anthropic):
+    def decoder(self, options: Options) -> Any:
+        raise KeyError(f"no {KEY} here")
+
+
+def test_a_mistake_of_ours_is_an_error_of_the_call_and_tells_no_key(caplog: pytest.LogCaptureFixture) -> None:
+    async def story() -> None:
+        async with talking(codec=Broken()) as (_, model):
+            error = await failing(model, ModelRejected)
+            assert error.kind == "bad_response" and "KeyError" in str(error) and KEY not in str(error)
+
+    with caplog.at_level(logging.DEBUG):
+        asyncio.run(story())
+    assert "in decoder" in caplog.text and KEY not in caplog.text
+
+
+@every_dialect
+def test_a_conversation_refused_for_an_orphan_is_sent_once_more_and_counted(
+    dialect: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def story() -> None:
+        async with talking(dialect=dialect, faults=["F14", None, "F14", "F14"]) as (llm, model):
+            assert (await complete(model)).message.text == "Hello."
+            assert (model.n_repairs, llm.n_requests) == (1, 2)
+            assert (await failing(model, ModelRejected)).kind == "invalid_request"
+            assert (model.n_repairs, llm.n_requests) == (2, 4)
+
+    asyncio.run(story())
+    assert "should not be needed" in caplog.text
+
+
+@every_dialect
+def test_a_refused_schema_is_told_with_the_name_of_its_tool(dialect: str) -> None:
+    async def story() -> None:
+        async with talking(dialect=dialect, faults=["F16"]) as (_, model):
+            error = await failing(model, ModelRejected)
+            assert error.kind == "bad_schema" and "read" in str(error)
+
+    asyncio.run(story())
