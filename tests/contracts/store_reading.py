@@ -121,7 +121,7 @@ class Reading(Opening):
         await store.close()
 
     @run_async
-    async def test_what_runs_have_started_since_a_time_comes_oldest_first_and_without_roots(self, tmp_path: Path) -> None:
+    async def test_what_runs_have_started_since_a_time_comes_oldest_first(self, tmp_path: Path) -> None:
         store, world = await self.opened(tmp_path), World()
         root, (old,) = world.family("old")
         world.say(old)

@@ -1,4 +1,4 @@
-"""Several helpers at once: all results in the order of the tasks, so many at a time, and a failure that stops the rest."""
+"""Several helpers at once: results in the order of the tasks, so many at a time, and a failure that stops the rest."""
 
 from __future__ import annotations
 
