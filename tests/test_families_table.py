@@ -32,7 +32,7 @@ def test_every_test_that_the_page_names_exists() -> None:
 @pytest.mark.parametrize("family", FAMILIES)
 def test_every_family_has_a_table_with_a_test_in_each_row(family: str) -> None:
     rows = [line for line in tables()[family].splitlines() if line.startswith("| ")][2:]
-    assert len(rows) >= 40
+    assert len(rows) >= 30
     for row in rows:
         cells = [cell.strip() for cell in re.split(r"(?<!\\)\|", row)[1:-1]]
         assert len(cells) == 3, row
