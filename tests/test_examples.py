@@ -134,6 +134,7 @@ def test_the_budget_of_the_example_is_not_exceeded() -> None:
         ("docs/api.md", "completed All pages are fine."),
         ("docs/testing.md", "differs in message 1 of 1"),
         ("docs/tools.md", "Both are short."),
+        ("docs/families.md", "The house is empty."),
     ],
 )
 def test_the_code_on_a_page_runs(page: str, says: str, tmp_path: Path) -> None:

@@ -256,3 +256,15 @@ def test_instructions_of_the_order_count_for_the_budget() -> None:
     story = Story()
     story.start(budget=Budget(tokens=20_000), instructions="x" * 30_000)
     assert story.ended("root") == ("incomplete", "tokens_budget")
+
+
+def test_a_child_that_has_nothing_to_announce_tells_its_parent_nothing_either() -> None:
+    story = Story()
+    story.start()
+    (a,) = story.spawning("root", hand("a", join="none", report="announce", skip_token="SKIP"))
+    story.reply(a, "the work is done")
+    story.reply(a, "SKIP")
+    assert story.ending(a).data == "the work is done"
+    story.reply("root", "", call("look"))
+    story.tool("root")
+    assert "SKIP" not in story.texts("root")

@@ -197,12 +197,13 @@ class Mill:
 
 async def grind(seed: int, quota: Quota) -> Mill:
     mill = Mill(random.Random(seed), quota)
-    engine = asyncio.ensure_future(mill.engine())
-    try:
-        await mill.live("root")
-    finally:
-        engine.cancel()
-        await asyncio.gather(engine, return_exceptions=True)
+    tasks = [asyncio.ensure_future(mill.live("root")), asyncio.ensure_future(mill.engine())]
+    await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    for task in tasks:
+        task.cancel()
+    for failure in await asyncio.gather(*tasks, return_exceptions=True):
+        if isinstance(failure, Exception):
+            raise failure
     mill.check()
     return mill
 
@@ -219,7 +220,7 @@ async def last_call(mill: Mill, n: int) -> dict[str, Any]:
 amounts = st.one_of(st.none(), st.integers(0, 60))
 
 
-@settings(max_examples=120, deadline=None, phases=[Phase.generate])
+@settings(max_examples=80, deadline=None, phases=[Phase.generate])
 @given(st.integers(0, 2**32), amounts, st.one_of(st.none(), st.integers(0, 100_000)))
 def test_no_order_of_events_gets_more_than_the_quota_and_none_loses_any_of_it(
     seed: int, executions: int | None, tokens: int | None

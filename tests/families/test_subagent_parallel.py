@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from retinue import Retinue
+from retinue.core.values import Assistant, Call
 from retinue.testing import VirtualClock, call
 from tests.api.house import STORES, Home, ended, on_virtual_time
 from tests.families.subagent_world import Stage, many, one, pause, played, results, task
@@ -98,8 +99,6 @@ async def test_fail_fast_stops_the_others_at_once_and_keeps_every_result_in_orde
 
 @on_virtual_time
 async def test_fail_fast_keeps_what_those_that_were_stopped_had_said() -> None:
-    from retinue.core.values import Assistant, Call
-
     start = Assistant(text="half of it", calls=(Call(id="c", name="look_up", args='{"word": "x"}'),))
     does = {"busy": [start, pause(1_000, "late")], "bad": pause(5, RuntimeError("broken"))}
     found = await Stage(many(*does, fail_fast=True), does=does).go()

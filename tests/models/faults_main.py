@@ -99,11 +99,11 @@ def cases() -> Iterator[Case]:
                 yield Case(name, dialect, role, when)
             for dialect in fault.dialects:
                 yield Case(name, dialect, "lead", "later", stream=False)
-    for name, dialect in itertools.product(CROWDED, DIALECTS):
-        yield Case(name, dialect, "crowd", "always")
-    for name, dialect, role, when in itertools.product(NO_SERVER, DIALECTS, ROLES, WHEN):
+    for name, speaks in itertools.product(CROWDED, DIALECTS):
+        yield Case(name, speaks, "crowd", "always")
+    for name, speaks, role, when in itertools.product(NO_SERVER, DIALECTS, ROLES, WHEN):
         if name != "F17c" or when == "first":
-            yield Case(name, dialect, role, when)
+            yield Case(name, speaks, role, when)
 
 
 @dataclass
@@ -139,10 +139,12 @@ class Story:
         self.pages += b"<html" in heard.raw or b"cloudflare" in heard.raw
         if role_of(heard) != self.case.role or (self.faulty and not self.always):
             return None
+        if self.faulty:
+            return self.case.fault
         n_results = sum(m.text.startswith("contents of") for m in heard.messages)
         if n_results < (0 if self.case.when == "first" else 2):
             return None
-        self.faulty = self.faulty or n
+        self.faulty = n
         return self.case.fault
 
     def agents(self, model: HttpModel, other: HttpModel | None = None) -> Agent:
@@ -220,7 +222,7 @@ async def play(case: Case, *, always: bool = False) -> list[str]:
             client = Lost(FAST)
             client.case, client.story = case, story
             url = url.replace("127.0.0.1", "provider.test")
-        options = {"client": client, "stream": case.stream, "governor": governor}
+        options: dict[str, Any] = {"client": client, "stream": case.stream, "governor": governor}
         model = http_model(url, case.dialect, **options)
         if case.fault == "F17c":
             story.faulty = 1

@@ -30,7 +30,7 @@ CODECS: dict[str, Callable[[], Codec]] = {
     "openai_responses": OpenAIResponses,
     "gemini": Gemini,
 }
-FAST = Times(connect=2.0, headers=0.8, idle=0.8, content=1.5, attempt=8.0)
+FAST = Times(connect=2.0, headers=1.0, idle=1.0, content=2.5, attempt=10.0)
 QUICK = Settings(
     retry_after_seconds=0.2,
     stall_seconds=60.0,

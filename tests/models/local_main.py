@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import resource
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -101,7 +102,23 @@ async def measure(model: LocalModel) -> Score:
     return Score(len(REQUESTS), called, named, right, time.monotonic() - begun)
 
 
+async def speed(path: str) -> str:
+    """How long it takes to load, and how many tokens a second it reads and writes."""
+    options = Options(temperature=0.0, extra={"ignore_eos": True})
+    model = local_model("local", path, os.environ, options)
+    seconds: list[float] = []
+    for text, n_tokens in (("", 1), ("river " * 400, 1), ("river " * 400, 101)):
+        begun = time.monotonic()
+        reply = await model.complete(request(text, max_output=n_tokens), lambda delta: None)
+        seconds.append(time.monotonic() - begun)
+    await model.close()
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+    read = (reply.usage.input - 30) / seconds[1]
+    return f"loaded in {seconds[0]:.1f} s; {read:.0f} tokens/s read, {100 / seconds[2]:.0f} written; {memory} MB\n"
+
+
 async def main(path: str) -> None:
+    sys.stdout.write(await speed(path))
     for must_call, how in ((False, "free to call or to answer"), (True, "every reply must be a call")):
         model = local_model("local", path, os.environ, Options(temperature=0.0), must_call=must_call, window=2_048)
         score = await measure(model)

@@ -151,6 +151,22 @@ async def test_requests_a_minute_are_learned_from_the_headers() -> None:
 
 
 @virtually
+async def test_what_is_on_its_way_is_not_in_the_providers_count() -> None:
+    account = Account()
+    told = {
+        "x-ratelimit-limit-requests": "60",
+        "x-ratelimit-remaining-requests": "15",
+        "x-ratelimit-reset-requests": "45s",
+    }
+    flying = [asyncio.create_task(account.call(seconds=100.0)) for _ in range(10)]
+    await asyncio.sleep(0)
+    await account.call(headers=told, seconds=0.0)
+    await asyncio.gather(*(account.call(seconds=0.0) for _ in range(8)))
+    assert account.times()[11:] == pytest.approx([0.0] * 5 + [1.0, 2.0, 3.0])
+    await asyncio.gather(*flying)
+
+
+@virtually
 async def test_tokens_a_minute_are_learned_from_dates_too() -> None:
     account = Account()
     told = {
@@ -227,6 +243,7 @@ async def test_a_probe_that_is_being_answered_at_length_is_not_waited_for() -> N
     probe = asyncio.create_task(account.quietly(seconds=600, headers={}))
     await asyncio.gather(*(account.quietly() for _ in range(10)))
     assert account.times()[-1] < 20
+    assert (account.governor.probes, account.governor.is_broken) == (1, False)
     probe.cancel()
     await asyncio.gather(probe, return_exceptions=True)
 

@@ -303,6 +303,8 @@ def test_calls_of_the_engines_own_are_put_together(engine: Engine) -> None:
     assert [(c.name, c.args) for c in reply.message.calls] == [("add", '{"a":1}'), ("search", "{}")]
     assert reply.stop == "calls"
     assert len({c.id for c in reply.message.calls}) == 2
+    assert complete(engine(parts), tools=TOOLS).message == reply.message
+    assert complete(engine(parts), tools=TOOLS, key="r/2").message.calls[0].id != reply.message.calls[0].id
 
 
 @pytest.mark.parametrize(

@@ -291,7 +291,7 @@ MUTATIONS = [
     Mutation(
         "who asked not to be told is told",
         "core/kin.py",
-        """    if not child.order.news and child.order.join == "none":\n""",
+        """    if child.order.join == "none" and (not child.order.news or skipped(child.order, outcome.ending)):\n""",
         "    if False:\n",
     ),
     Mutation(

@@ -82,7 +82,9 @@ def start_woken(run: Run, d: Desk, watch: Watch, *, again: bool = False) -> None
 def keep_waiting(run: Run, d: Desk, calls: Calls, event: Ordered, wait: Wait) -> Run:
     """The call stays open and its tool is run again when what it waits for has come."""
     call = Call(id=event.call_id, name=event.name, args=wait.then)
-    watch = Watch(index=event.index, call=call, runs=wait.runs, first=wait.first, until=d.now + max(0, wait.timeout_ms))
+    back = next((w.back for w in calls.waits if w.index == event.index), ())
+    until = d.now + max(0, wait.timeout_ms)
+    watch = Watch(index=event.index, call=call, runs=wait.runs, first=wait.first, until=until, back=back)
     calls = let_rest(calls, event.index)
     calls = replace(calls, waits=(*calls.waits, watch))
     return settle(replace(run, deaths=0), d, wake(run, d, calls))

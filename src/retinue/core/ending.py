@@ -12,7 +12,7 @@ from retinue.core.events import Admitted, CancelAsked, ChildEnded
 from retinue.core.state import Asking, Ended, Queued, Run, Stopping, Thinking, Waiting, Working
 from retinue.core.text import clip, digest
 from retinue.core.values import Delivery, End, Ending, Usage
-from retinue.core.words import tell
+from retinue.core.words import skipped, tell
 
 
 def finish(
@@ -114,7 +114,7 @@ def _announce(run: Run, d: Desk, ending: Ending) -> None:
         return
     parent = roster.specs.get(spec.parent)
     done = order.group_size - roster.n_members(spec)
-    skipped = order.report == "announce" and bool(order.skip_token) and ending.text.strip() == order.skip_token
+    quiet = skipped(order, ending)
     delivery = Delivery(
         key=digest(run.id, "completion"),
         run=run.id,
@@ -123,7 +123,7 @@ def _announce(run: Run, d: Desk, ending: Ending) -> None:
         discard=spec.parent if order.retention == "delete" else "",
         origin=spec.origin,
         text=tell(d.words.announcement, spec, run, ending, d.rules.mail_cap, done),
-        state="suppressed" if skipped else "pending",
+        state="suppressed" if quiet else "pending",
         next_at=d.now,
     )
     d.dispatch(delivery)

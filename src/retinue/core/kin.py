@@ -12,7 +12,7 @@ from retinue.core.orders import Spec
 from retinue.core.state import Breaker, Calls, Ended, Run
 from retinue.core.text import clip
 from retinue.core.values import Ending, Mail
-from retinue.core.words import of_parent, tell
+from retinue.core.words import of_parent, skipped, tell
 from retinue.errors import InvalidTransition
 
 
@@ -65,7 +65,7 @@ def news(run: Run, event: ChildEnded, d: Desk) -> Run:
     if child.order.retention == "delete":
         run = remember(run, outcome)
         d.roster.discard(child.id, child.root, child.path)
-    if not child.order.news and child.order.join == "none":
+    if child.order.join == "none" and (not child.order.news or skipped(child.order, outcome.ending)):
         return run
     words = of_parent(d.definition, child)
     text = tell(words.notice, child, row, outcome.ending, d.rules.mail_cap)

@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from retinue.core.orders import Spec
+from retinue.core.orders import Order, Spec
 from retinue.core.state import Run
 from retinue.core.text import clip
 from retinue.core.values import Definition, Ending, Words
@@ -21,6 +21,11 @@ def of_parent(definition: Definition | None, child: Spec) -> Words:
     if definition is None or child.slot is None or not definition.words:
         return NONE
     return definition.words.get(child.slot.tool, NONE)
+
+
+def skipped(order: Order, ending: Ending) -> bool:
+    """Whether a run was asked to announce itself and said that there is nothing to say."""
+    return order.report == "announce" and bool(order.skip_token) and ending.text.strip() == order.skip_token
 
 
 def tell(templates: dict[str, str], spec: Spec, run: Run, ending: Ending, cap: int, done: int = 0) -> str:

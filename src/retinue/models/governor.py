@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import math
 import re
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -29,7 +30,11 @@ LONGEST_GUESS = 60.0
 
 
 def loop_seconds() -> float:
-    return asyncio.get_running_loop().time()
+    """The clock of the loop; outside of one, which is only for looking, the one that loops go by."""
+    try:
+        return asyncio.get_running_loop().time()
+    except RuntimeError:
+        return time.monotonic()
 
 
 @dataclass(slots=True)

@@ -237,7 +237,7 @@ class HttpModel:
         # Without a stream nothing comes before the reply is complete.
         patience = times.headers if self.options.stream else times.content
         try:
-            with watchdog.limit(began + patience, f"no headers in {patience:g} s") as limit:
+            with watchdog.limit(began + patience, "headers") as limit:
                 request = session.post(
                     self._url, data=data, headers=self._headers, allow_redirects=False, proxy=self._proxy
                 )
@@ -247,8 +247,7 @@ class HttpModel:
                         raise await self._refused(response, limit)
                     return await self._read(response, emit, came, limit, began + times.attempt)
         except TimeoutError as error:
-            said = str(error) or f"no connection in {times.connect:g} s"
-            raise ModelUnavailable(f"{self.model} did not answer in time: {said}", kind="network") from None
+            raise ModelUnavailable(f"{self.model} did not answer in time: {_late(error, times)}", "network") from None
         except aiohttp.ClientHttpProxyError as error:
             kind = ModelRejected if error.status in (401, 403, 407) else ModelUnavailable
             raise kind(f"the proxy refused with status {error.status}", kind="network") from None
@@ -286,39 +285,33 @@ class HttpModel:
         limit: Limit,
         latest: float,
     ) -> Reply:
-        import aiohttp
-
         decoder: Decoder = self.codec.decoder(self.options)
         unpack, times = unpacker(response.headers), self._client.times
         now = asyncio.get_running_loop().time
         size, since = 0, now()
-        limit.until, limit.why = min(latest, since + times.idle), "silent"
-        try:
-            async for data in response.content.iter_any():
-                if not size:
-                    came()
-                size += len(data)
-                if size > MAX_BODY:
-                    raise ModelRejected("the reply is longer than 64 MiB", kind="response_too_large")
-                before = decoder.contents
-                for piece in unpack(data):
-                    for text in decoder.feed(piece):
-                        emit(self._hide(text))
-                if decoder.done:
-                    break
-                if decoder.contents != before:
-                    since = now()
-                limit.until, limit.why = min(
-                    (now() + times.idle, f"silent for {times.idle:g} s"),
-                    (since + times.content, f"signs of life for {times.content:g} s, but no content"),
-                    (latest, f"not complete after {times.attempt:g} s"),
-                )
-                if now() >= limit.until:
-                    raise TimeoutError(limit.why)
-        except (aiohttp.ClientError, OSError):
-            # What the provider has said to be complete is complete, however the connection ends.
-            if not decoder.done:
-                raise
+        limit.until, limit.why = min(latest, since + times.idle), "idle"
+        async for data in response.content.iter_any():
+            if not size:
+                came()
+            size += len(data)
+            if size > MAX_BODY:
+                raise ModelRejected("the reply is longer than 64 MiB", kind="response_too_large")
+            before = decoder.contents
+            for piece in unpack(data):
+                for text in decoder.feed(piece):
+                    emit(self._hide(text))
+            if decoder.done:
+                # What the provider has said to be complete is complete, however the connection ends.
+                break
+            if decoder.contents != before:
+                since = now()
+            idle, content = now() + times.idle, since + times.content
+            if idle <= content and idle <= latest:
+                limit.until, limit.why = idle, "idle"
+            else:
+                limit.until, limit.why = (content, "content") if content <= latest else (latest, "attempt")
+            if now() >= limit.until:
+                raise TimeoutError(limit.why)
         if not response.content.at_eof():
             await _end(response)
         return decoder.finish()
@@ -353,6 +346,21 @@ class HttpModel:
         if not any(secret in part for secret in self._secrets for part in parts):
             return reply
         return msgspec.json.decode(self._hide(msgspec.json.encode(reply).decode()), type=Reply)
+
+
+def _late(error: TimeoutError, times: Times) -> str:
+    """Which of the times was over."""
+    match str(error):
+        case "headers":
+            return "no headers came"
+        case "idle":
+            return f"silent for {times.idle:g} s"
+        case "content":
+            return f"signs of life for {times.content:g} s, but no content"
+        case "attempt":
+            return f"not complete after {times.attempt:g} s"
+        case said:
+            return said or "no connection"
 
 
 async def _end(response: aiohttp.ClientResponse) -> None:

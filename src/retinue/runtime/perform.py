@@ -28,7 +28,7 @@ from retinue.core.orders import Base, Orders, Spec
 from retinue.core.policy import allows
 from retinue.core.state import Run
 from retinue.core.text import clean, clip
-from retinue.core.values import Call, Message, Reply, Restart, ToolSchema, checked
+from retinue.core.values import Call, Message, Reply, Restart, Result, ToolSchema, checked
 from retinue.errors import ModelError, ModelUnavailable, RetinueError
 from retinue.models.base import Model, Request
 from retinue.runtime.outbox import Outbox
@@ -114,6 +114,8 @@ class Performer:
         if found is None or len(found) < base.length:
             found = Conversation()
             found.own.extend(await self._engine.store.messages(base.conversation, 0, base.length))
+            # What was deleted meanwhile is not shown; places are kept, for others are counted from here.
+            found.own.extend([Result(call_id="", text="")] * (base.length - len(found)))
             found = self._bases.setdefault((base.conversation, base.length), found)
         return found
 
