@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from retinue import Agent, ModelUnavailable, Retinue, Retry, family
+from retinue import Agent, Capabilities, ModelUnavailable, Retinue, Retry, family
 from retinue.core.values import Assistant, Reply, Usage, User
 from retinue.testing import MemoryStore, Scripted, VirtualClock, call
 from retinue.tools.families.subagent import SUMMARY
@@ -99,6 +99,15 @@ async def test_children_use_the_model_of_their_parent_unless_the_settings_name_a
 async def test_a_model_that_is_not_known_fails_the_start() -> None:
     stage = Stage(one("a"), model="huge")
     assert (await stage.go()).refusal == ("Subagent initialization failed: model 'huge' cannot be used (there is: big)")
+
+
+@on_virtual_time
+async def test_a_model_that_the_lead_may_not_use_fails_the_start_too() -> None:
+    small = Scripted(["x"], name="small")
+    found = await Stage(one("a"), model="small").go(
+        agents=[Agent("x", model=small)], access=Capabilities(models=("big",))
+    )
+    assert found.refusal.startswith("Subagent initialization failed: model 'small' cannot be used")
 
 
 @on_virtual_time

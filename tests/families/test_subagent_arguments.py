@@ -103,7 +103,7 @@ async def test_the_first_thing_that_is_wrong_is_told_in_the_order_of_the_documen
     """Quota, depth, form, prompt, label, turns, tools that start others, unknown tools."""
     wrong = good(task_prompt=" ", label=" ", max_turns=0, allowed_tools=["nonsense", "subagent"])
     nonsense = {**wrong, "label": 5}
-    deep = {"max_depth": 1}
+    deep: dict[str, Any] = {"max_depth": 1}
     assert (await refused(nonsense, max_executions=0, **deep)).startswith("Resource quota exceeded: ")
     assert (await refused(nonsense, **deep)).startswith("Maximum subagent recursion depth (1) exceeded.")
     assert (await refused(nonsense)).startswith("Invalid parameters: ")

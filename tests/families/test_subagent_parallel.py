@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from retinue import Retinue
-from retinue.core.values import Assistant, Call
+from retinue import Retinue, Rules
+from retinue.core.values import Assistant, Call, Limits
 from retinue.testing import VirtualClock, call
 from tests.api.house import STORES, Home, ended, on_virtual_time
 from tests.families.subagent_world import Stage, many, one, pause, played, results, task
@@ -162,6 +162,14 @@ async def test_every_task_is_counted_also_those_that_crash() -> None:
 async def test_a_batch_of_one_is_a_batch() -> None:
     found = await Stage(many("a")).go()
     assert lines(found.result) == [("a", True, "sum of a")]
+
+
+@on_virtual_time
+async def test_a_batch_beyond_the_limits_of_the_runtime_starts_nobody_and_costs_nothing() -> None:
+    stage = Stage(many(*"abcd"), many(*"abc"), max_executions=4)
+    found = await stage.go(rules=Rules(limits=Limits(per_call=3)))
+    assert found.told[0].text == "Refused (per_call): too many children in one call: 4 (max 3)"
+    assert results(found.told[1:])[0]["successful"] == 3
 
 
 @on_virtual_time

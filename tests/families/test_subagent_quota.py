@@ -40,7 +40,8 @@ async def test_executions_are_counted_and_the_one_too_many_is_refused() -> None:
 
 @on_virtual_time
 async def test_a_quota_of_nothing_refuses_everything() -> None:
-    for quota in ({"max_executions": 0}, {"max_total_tokens": 0}, {"max_total_time": 0}):
+    quotas: list[dict[str, Any]] = [{"max_executions": 0}, {"max_total_tokens": 0}, {"max_total_time": 0}]
+    for quota in quotas:
         for asked in (one("a"), many("a")):
             assert (await Stage(asked, **quota).go()).refusal.startswith(SPENT)
 
@@ -121,9 +122,10 @@ async def test_a_tree_that_was_started_by_key_is_counted_like_any_other() -> Non
     assert told(found) == ["1", f"{SPENT}1 of 1 executions are used, 1 more asked for"]
 
 
+@pytest.mark.parametrize("last", [one("z"), many("y", "z")])
 @on_virtual_time
-async def test_nothing_is_remembered_of_those_that_are_on_record() -> None:
-    stage = Stage([one("a"), many("b", "c")], one("d"), max_executions=100, max_total_tokens=10**6)
+async def test_nothing_is_remembered_of_those_that_are_on_record(last: Any) -> None:
+    stage = Stage([one("a"), many("b", "c")], last, max_executions=100, max_total_tokens=10**6)
     await stage.go()
     (family,) = stage.lead.dialects
     assert family.quotas._grants == {}  # type: ignore[attr-defined]

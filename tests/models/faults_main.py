@@ -25,7 +25,8 @@ from retinue import Agent, Caller, Orders, Outcome, Retinue, tool
 from retinue.core.orders import Retry
 from retinue.core.state import Thinking
 from retinue.core.values import Assistant, Message, ModelInfo, Result
-from retinue.models.governor import Governor
+from retinue.errors import ModelError
+from retinue.models.governor import Governor, Turn
 from retinue.models.http import Client, HttpModel
 from retinue.testing import call
 from retinue.testing.fake_llm import FAULTS, FakeLLM, Heard
@@ -185,6 +186,16 @@ class Told:
         return self.root if role == "lead" or not self.helpers else self.helpers[0]
 
 
+class Noting(Governor):
+    """A governor that keeps what went wrong, for whoever has to find out why."""
+
+    errors: list[str]
+
+    def _failed(self, turn: Turn, error: ModelError) -> None:
+        self.errors = [*getattr(self, "errors", ()), f"{error.kind} after {self.seconds() - turn.at:.2f} s: {error}"]
+        super()._failed(turn, error)
+
+
 class Lost(Client):
     """A client one of whose connections goes to a port where nobody is, or to a name that nobody knows."""
 
@@ -216,7 +227,7 @@ async def play(case: Case, *, always: bool = False) -> list[str]:
     story = Story(case, always=always)
     llm = FakeLLM(story.script, faults=story.faults, settings=QUICK, chunks=5)
     async with llm, answering(b"220 this is no TLS\r\n", listen=False) as (unsafe, _):
-        governor = Governor(probe_seconds=0.1, spent_seconds=0.15)
+        governor = Noting(probe_seconds=0.1, spent_seconds=0.15)
         client, url, other = Client(FAST), url_of(llm, case.dialect), None
         if case.fault in NO_SERVER:
             client = Lost(FAST)
@@ -233,7 +244,8 @@ async def play(case: Case, *, always: bool = False) -> list[str]:
             told = await tell(story, lead)
             with contextlib.suppress(TimeoutError):
                 await until(lambda: llm.open == 0, 2.0)
-            return list(complaints(case, story, told, llm, governor))
+            found = list(complaints(case, story, told, llm, governor))
+            return found and [*found, *(f"there was {words[:200]}" for words in getattr(governor, "errors", ()))]
         except TimeoutError:
             return ["stuck"]
         finally:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Sequence
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -322,3 +324,9 @@ def test_what_was_asked_for_and_what_answered_is_on_record() -> None:
             assert outcome.tree_usd > 0
 
     asyncio.run(story())
+
+
+def test_the_example_on_the_page_runs() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "models.md").read_text()
+    (block,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    exec(compile(block, "models.md", "exec"), {})

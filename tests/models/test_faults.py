@@ -50,7 +50,9 @@ def test_the_cases_are_each_fault_for_both_roles_and_both_calls_in_every_dialect
 def test_each_fault_in_each_dialect_ends_as_it_should(part: int) -> None:
     async def story() -> list[str]:
         mine = sample()[part::4]
-        return [f"{case}: {'; '.join(found)}" async for case, found in play_all(mine, at_once=8) if found]
+        # Time limits are fractions of a second here, and a busy machine can miss them; alone a case must not.
+        late = [case async for case, found in play_all(mine, at_once=4) if found]
+        return [f"{case}: {'; '.join(found)}" for case in late if (found := await play(case))]
 
     assert asyncio.run(story()) == []
 

@@ -180,8 +180,9 @@ def test_a_refusal_that_comes_in_pieces_or_breaks_off_is_understood() -> None:
             await client.close()
 
     asyncio.run(story())
-    broken = said_to(head(401, content_length="500") + b'{"type":"err', kind=ModelRejected)
-    assert broken.kind == "auth"
+    for close in (True, False):
+        broken = said_to(head(401, content_length="500") + b'{"type":"err', kind=ModelRejected, close=close)
+        assert broken.kind == "auth", "the status was told"
 
 
 def test_what_is_complete_is_complete_however_the_connection_ends() -> None:

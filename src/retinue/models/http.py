@@ -21,7 +21,7 @@ from msgspec.structs import replace
 
 from retinue.core.history import History
 from retinue.core.text import digest
-from retinue.core.values import Message, ModelInfo, Reply, ToolSchema, User
+from retinue.core.values import Assistant, Message, ModelInfo, Reply, ToolSchema, User
 from retinue.errors import ConfigError, ModelError, ModelRejected, ModelUnavailable
 from retinue.models.base import Request
 from retinue.models.cache import Prefix, Warmth
@@ -40,6 +40,7 @@ log = logging.getLogger("retinue")
 
 MAX_FAILURE = 64 << 10
 LARGE = 32 << 10
+MOST_FOR_WORDS = 10.0
 LINGER = 0.5
 """Seconds after the reply's last event in which the connection may end in order, to be used again."""
 NO_CALLS = {
@@ -153,7 +154,7 @@ class HttpModel:
             pieces = messages.encode(self._kind, unit)
             if self.options.cache and pieces:
                 pieces[0] = self._shared(messages, pieces[0])
-            if messages.start and pieces and not isinstance(messages[0], User):
+            if pieces and _begins_with_a_reply(messages):
                 pieces.insert(0, unit((User(text=LEFT_OUT),)))
             last: Sequence[Message] = messages.last_unit() if self.options.cache else ()
         else:
@@ -266,15 +267,16 @@ class HttpModel:
 
         if 300 <= response.status < 400:
             return ModelRejected(f"{self.model} redirects elsewhere, which is not followed", kind="redirect")
-        limit.until = asyncio.get_running_loop().time() + self._client.times.idle
+        limit.until = math.inf
         body = bytearray()
         with contextlib.suppress(aiohttp.ClientError, OSError, ModelError):
-            unpack = unpacker(response.headers)
-            async for data in response.content.iter_any():
-                for piece in unpack(data):
-                    body += piece
-                if len(body) > MAX_FAILURE:
-                    break
+            async with asyncio.timeout(min(self._client.times.idle, MOST_FOR_WORDS)):
+                unpack = unpacker(response.headers)
+                async for data in response.content.iter_any():
+                    for piece in unpack(data):
+                        body += piece
+                    if len(body) > MAX_FAILURE:
+                        break
         return self.codec.failure(response.status, response.headers, bytes(body[:MAX_FAILURE]))
 
     async def _read(
@@ -346,6 +348,11 @@ class HttpModel:
         if not any(secret in part for secret in self._secrets for part in parts):
             return reply
         return msgspec.json.decode(self._hide(msgspec.json.encode(reply).decode()), type=Reply)
+
+
+def _begins_with_a_reply(messages: History) -> bool:
+    first = next(iter(messages.conversation.read(messages.start, messages.start + 1)), None)
+    return not isinstance(first, User) and isinstance(messages[0], Assistant)
 
 
 def _late(error: TimeoutError, times: Times) -> str:
