@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import socket
 import ssl
+import threading
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +16,7 @@ import pytest
 
 from retinue.errors import ConfigError, ModelError, ModelRejected, ModelUnavailable
 from retinue.models.client import checked_url
-from retinue.models.http import Client, HttpModel
+from retinue.models.http import Client, HttpModel, Times
 from retinue.testing.fake_llm import FakeLLM
 from tests.models.http_world import FAST, KEY, answering, asking, at_rest, closed_port, complete, http_model, url_of
 
@@ -175,6 +179,57 @@ def test_a_client_that_was_closed_opens_again() -> None:
             for _ in range(2):
                 assert (await complete(model)).message.text == "Hello."
                 await client.close()
+
+    asyncio.run(story())
+
+
+def answer_from_a_thread(delay: float) -> tuple[str, Callable[[], None]]:
+    """A provider that answers while this loop does not run; where it is, and how to wait for its end."""
+    listening = socket.create_server(("127.0.0.1", 0))
+
+    def serve() -> None:
+        peer, _ = listening.accept()
+        peer.recv(1 << 16)
+        time.sleep(delay)
+        peer.sendall(GOOD)
+        peer.close()
+        listening.close()
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    return f"http://127.0.0.1:{listening.getsockname()[1]}", thread.join
+
+
+def block(seconds: float) -> None:
+    """What a program should not do in its loop."""
+    time.sleep(seconds)
+
+
+def test_a_loop_that_was_blocked_cuts_off_nobody_who_was_answered() -> None:
+    async def story() -> None:
+        client = Client(Times(connect=1.0, headers=0.2, idle=0.2, content=0.2, attempt=5.0))
+        url, join = answer_from_a_thread(0.1)
+        call = asyncio.create_task(complete(http_model(url, client=client, stream=False)))
+        await asyncio.sleep(0.05)
+        block(0.8)
+        assert (await call).message.text == "Hi"
+        await client.close()
+        join()
+
+    asyncio.run(story())
+
+
+def test_a_loop_that_is_always_late_still_ends_what_is_silent() -> None:
+    async def story() -> None:
+        async with answering(b"", close=False) as (url, _):
+            client = Client(Times(connect=1.0, headers=0.2, idle=0.2, content=0.2, attempt=5.0))
+            call = asyncio.create_task(complete(http_model(url, client=client)))
+            for _ in range(20):
+                await asyncio.sleep(0.01)
+                block(0.12)
+            with pytest.raises(ModelUnavailable, match="no headers came"):
+                await asyncio.wait_for(call, 0.5)
+            await client.close()
 
     asyncio.run(story())
 

@@ -31,6 +31,22 @@ class Times:
     attempt: float = 1_800.0
 
 
+class Fair(Watchdog):
+    """Timers run before the tasks that a blocked loop has left waiting: right after one, those who have been answered
+    meanwhile look as if they were late. They get one more tick."""
+
+    _was_late = False
+
+    def _sweep(self) -> None:
+        loop, timer = asyncio.get_running_loop(), self._timer
+        is_late = timer is not None and loop.time() - timer.when() > self._tick
+        self._was_late = is_late and not self._was_late
+        if self._was_late:
+            self._timer = loop.call_later(self._tick, self._sweep)
+        else:
+            super()._sweep()
+
+
 @dataclass(slots=True)
 class Client:
     """A pool of connections, shared by all models. It is opened when it is first used, one for each loop that does.
@@ -48,7 +64,7 @@ class Client:
         found = self._open.get(loop)
         if found is None or found[0].closed:
             self._drop_dead()
-            found = self._open[loop] = (self._session(), Watchdog(min(0.5, min(dataclasses.astuple(self.times)) / 4)))
+            found = self._open[loop] = (self._session(), Fair(min(0.5, min(dataclasses.astuple(self.times)) / 4)))
         return found
 
     def _session(self) -> aiohttp.ClientSession:
