@@ -65,6 +65,8 @@ STOPS = {
     "F36": "bad_response",
     "F40": "refused",
 }
+EXTRA = {"F22": (0, 1), "F38": (1, 2)}
+"""How many more requests another try takes, where it is not one: what drips may come to its end."""
 CUT_TEXT = {("F39b", d) for d in DIALECTS} | {("F39", "gemini")}
 """Where a text was cut, and no call: the run ends with what there is."""
 CROWDED = ("F53", "F54")
@@ -361,7 +363,7 @@ def _ended(case: Case, story: Story, told: Told, llm: FakeLLM) -> Iterator[str]:
                 yield "the model was not told"
         case "S" if case.when == "later" and not any(getattr(m, "kind", "") == "summary" for m in told.messages):
             yield "nothing was shortened"
-        case "R" | "P" if not 1 <= extra <= (2 if case.fault == "F38" else 1):
+        case "R" | "P" if extra not in EXTRA.get(case.fault, (1,)):
             yield f"{extra} more requests than without the fault"
         case "OK" if case.fault not in ("F42", "F42b") and extra > 0:
             yield f"{extra} more requests for what is in order"
