@@ -16,8 +16,10 @@ from retinue.core.events import (
     CancelAsked,
     ChildEnded,
     Composed,
+    Decided,
     Described,
     Enlisted,
+    Granted,
     ModelFailed,
     Narrowed,
     Ordered,
@@ -32,6 +34,7 @@ from retinue.core.events import (
     Woke,
 )
 from retinue.core.orders import Lane, Order, Orders
+from retinue.core.permits import question_id
 from retinue.core.roster import Roster
 from retinue.core.state import Ended
 from retinue.core.values import Assistant, Call, Capabilities, Definition, Mail, ModelInfo, Reply, Rules, Usage
@@ -39,6 +42,8 @@ from retinue.core.values import Assistant, Call, Capabilities, Definition, Mail,
 RUN = "run"
 TEXT = Reply(message=Assistant(text="done"), usage=Usage(input=5, output=5))
 WHERE = {"turn": 1, "index": 0, "call_id": "c0", "name": "t"}
+CALL = Call(id="c0", name="t")
+ASKED = question_id(RUN, 1, 0, CALL)
 SPAWN = Orders(spawns=(Order(agent="a", task="child", max_turns=9),))
 EVENTS: tuple[RunEvent, ...] = (
     Enlisted(),
@@ -50,6 +55,8 @@ EVENTS: tuple[RunEvent, ...] = (
     Submitted(**WHERE, text="result"),
     Asked(**WHERE, question="?"),
     Answered(turn=1, index=0, call_id="c0", text="yes"),
+    Decided(question=ASKED, turn=1, index=0, call=CALL, allow=True),
+    Granted(rule="allow: t"),
     Composed(turn=1, calls=((0, "c0", "t", "all"),)),
     ChildEnded(child="child"),
     Posted(mail=Mail(seq=0, text="hello")),
@@ -75,7 +82,7 @@ def story(*events: RunEvent, **order: object) -> Roster:
 
 
 def calling() -> Replied:
-    said = Assistant(calls=(Call(id="c0", name="t"),))
+    said = Assistant(calls=(CALL,))
     return Replied(attempt=1, reply=Reply(message=said, usage=Usage(input=5, output=5), stop="calls"))
 
 
@@ -88,6 +95,7 @@ def stories() -> dict[str, Roster]:
         "Waiting (for children)": story(calling(), spawned),
         "Waiting (for mail)": story(Replied(attempt=1, reply=TEXT), host=True),
         "Asking": story(calling(), Asked(**WHERE, question="?")),
+        "Asking (for a permission)": story(calling(), questions="ask", access=Capabilities(rules=("ask: t",))),
         "Ended": story(CancelAsked()),
     }
 

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
-from msgspec.structs import replace
 
+from retinue import asked
 from retinue.channels.base import Channel
-from retinue.config import environment_catalog
-from retinue.core import machine
+from retinue.core import machine, policy
 from retinue.core.events import (
-    Answered,
     AnyEvent,
     CancelAsked,
     Dropped,
@@ -25,12 +24,13 @@ from retinue.core.events import (
     Requested,
     Requeued,
 )
-from retinue.core.orders import Base, Order
+from retinue.core.orders import Base
 from retinue.core.spawn import cannot_write, fork_point
-from retinue.core.state import Asking, Ended, Working
+from retinue.core.state import Ended
 from retinue.core.text import run_id
-from retinue.core.values import Assistant, Capabilities, Delivery, Mail, Message, Rules, checked
-from retinue.definitions import Agent, define
+from retinue.core.values import Capabilities, Delivery, Guard, Mail, Message, Rules, checked
+from retinue.crew import Crew
+from retinue.definitions import Agent
 from retinue.errors import ConfigError, NotFound, Refused, RetinueError
 from retinue.models.base import Model, Models
 from retinue.outcomes import Node, Outcome, build_outcome, state_word
@@ -40,8 +40,8 @@ from retinue.runtime.engine import Engine
 from retinue.store.base import Row, Store, Summary
 from retinue.store.memory import MemoryStore
 from retinue.store.sqlite import SqliteStore
-from retinue.tools.base import Tool
-from retinue.tools.builtin.artifacts import PAGE, ArtifactTool
+from retinue.tools.builtin.artifacts import PAGE
+from retinue.tools.builtin.kit import Kit
 from retinue.tools.toolbox import Toolbox
 
 
@@ -49,7 +49,8 @@ class Retinue:
     """A runtime on one store. Use it as an async context manager.
 
     `store` is a path (SQLite), None (memory), or a `Store`. Agents named in `agents` are known from the start, so that
-    open runs of an earlier process go on at once; those of other agents wait until their agent is used.
+    open runs of an earlier process go on at once; those of other agents wait until their agent is used. `workspace` is
+    the directory in which runs work that name none; where there is no sandbox, `unsafe_bare` runs commands without.
     """
 
     def __init__(
@@ -61,6 +62,8 @@ class Retinue:
         channels: Mapping[str, Channel] | None = None,
         models: Models | None = None,
         clock: Clock | None = None,
+        workspace: str | Path | None = None,
+        unsafe_bare: bool = False,
     ) -> None:
         self._clock = clock or SystemClock()
         try:
@@ -69,22 +72,24 @@ class Retinue:
             raise ConfigError(f"the rules are wrong: {error}") from None
         if not rules.salt:
             rules = msgspec.structs.replace(rules, salt=self._clock.chance())
-        self._toolbox = Toolbox()
-        self._models: dict[str, Model] = {}
-        self._catalog = models
-        self._agents: dict[str, Agent] = {}
-        self._asked: dict[str, asyncio.Future[str]] = {}
         self._store = _open(store)
-        self._engine = Engine(self._store, self._clock, self._toolbox, self._models, channels or {}, rules)
+        folder = Path(f"{self._store.path}.tools") if isinstance(self._store, SqliteStore) else None
+        page = max(64, min(PAGE, rules.text_cap - 200))
+        self._kit = Kit(self._store, folder, page=page, unsafe_bare=unsafe_bare)
+        toolbox, known_models = Toolbox(self._kit), dict[str, Model]()
+        self._asked: dict[str, asyncio.Future[str]] = {}
+        home = os.path.realpath(workspace or os.getcwd())
+        self._engine = Engine(self._store, self._clock, toolbox, known_models, channels or {}, rules, home)
+        self._crew = Crew(self._engine, toolbox, self._kit, known_models, models, home)
         self._first = tuple(agents)
 
     async def __aenter__(self) -> Retinue:
         await self._engine.start()
         try:
-            for name in self._catalog.offered if self._catalog is not None else ():
-                self._know_model(name)
+            for name in self._crew.catalog.offered if self._crew.catalog is not None else ():
+                self._crew.know_model(name)
             for agent in self._first:
-                self._register(agent)
+                self._crew.register(agent)
             await self._engine.take_up()
         except BaseException:
             await self._engine.stop()
@@ -93,8 +98,9 @@ class Retinue:
 
     async def __aexit__(self, *exc: object) -> None:
         await self._engine.stop()
-        if self._catalog is not None:
-            await self._catalog.close()
+        await self._kit.close()
+        if self._crew.catalog is not None:
+            await self._crew.catalog.close()
 
     # starting runs
 
@@ -105,7 +111,7 @@ class Retinue:
     async def spawn(self, agent: Agent, task: str, *, key: str = "", **options: Any) -> str:
         """Start a run and return its id once it is recorded. The same `key` starts the same run only once."""
         await self._known(agent)
-        order = self._order(agent, task, options)
+        order = self._crew.order(agent, task, options)
         if not key:
             return await self._request(Requested(id=run_id(self._clock.now(), self._clock.chance()), order=order))
         id = run_id(0, "key", key)
@@ -118,11 +124,11 @@ class Retinue:
     async def fork(self, run: str, task: str, *, agent: Agent | None = None, **options: Any) -> str:
         """Start a run that shares the conversation of `run` up to its last complete turn; nothing is copied."""
         row = await self._row(run)
-        agent = agent or self._agent(row.spec.order.agent)
+        agent = agent or self._crew.find(row.spec.order.agent)
         await self._known(agent)
         base = Base(conversation=row.spec.conversation, length=fork_point(row.run), start=row.run.start)
         id = run_id(self._clock.now(), self._clock.chance())
-        order = self._order(agent, task, options)
+        order = self._crew.order(agent, task, options)
         return await self._request(
             Requested(id=id, order=order, base=base, context=row.run.context + row.run.fresh),
         )
@@ -132,7 +138,7 @@ class Retinue:
         row = await self._row(run)
         if not isinstance(row.run.state, Ended):
             raise Refused("open", f"run {run} has not ended; send it a message instead")
-        agent = self._agent(row.spec.order.agent)
+        agent = self._crew.find(row.spec.order.agent)
         await self._known(agent)
         base = Base(conversation=row.spec.conversation, length=row.run.length, start=row.run.start)
         if await self._store.messages(base.conversation, base.length, base.length + 1):
@@ -141,7 +147,7 @@ class Retinue:
         return await self._request(
             Requested(
                 id=id,
-                order=self._order(agent, task, options),
+                order=self._crew.order(agent, task, options),
                 base=base,
                 conversation=row.spec.conversation,
                 resumes=run,
@@ -164,73 +170,17 @@ class Retinue:
             raise Refused("request", why)
         return event.id
 
-    def _order(self, agent: Agent, task: str, options: dict[str, Any]) -> Order:
-        options = agent.order_options(options)
-        self._know_model(options.get("model", ""))
-        if (seconds := options.pop("timeout_seconds", None)) is not None:
-            options["timeout_ms"] = round(seconds * 1000)
-        try:
-            return checked(Order(agent=agent.name, task=task, **options))
-        except TypeError as error:
-            known = ", ".join(Order.__struct_fields__)
-            raise ConfigError(f"{error}; the options of a run are: {known}") from None
-        except ValueError as error:
-            raise ConfigError(f"an option of the run is wrong: {error}") from None
-
     # agents
 
     def register(self, *agents: Agent) -> None:
         """Make agents known. Open runs of an earlier process that waited for them go on at the next start of a run."""
         for agent in agents:
-            self._register(agent)
-
-    def _register(self, agent: Agent) -> None:
-        crew = list(agent.crew())
-        tools = {a.name: self._equip(a) for a in crew}
-        models = dict(self._models)
-        for member in crew:
-            if self._agents.get(member.name, member) is not member:
-                raise ConfigError(f"two different agents are named {member.name!r}")
-            if (
-                not isinstance(member.model, str)
-                and models.setdefault(member.model_name, member.model) is not member.model
-            ):
-                raise ConfigError(f"two different models are named {member.model_name!r}: give one another name")
-        boxes = Toolbox()
-        for member in crew:
-            boxes.add(member.name, tools[member.name])
-        self._models.update(models)
-        for member in crew:
-            self._toolbox.add(member.name, tools[member.name], member.order_defaults)
-            self._agents[member.name] = member
-            if isinstance(member.model, str):
-                self._know_model(member.model)
-            self._engine.register(define(member, tools), member.model_info)
-
-    def _know_model(self, name: str) -> None:
-        """A model that is given by its name alone is looked up in the catalog."""
-        if name not in self._models and ":" in name:
-            self._catalog = self._catalog or environment_catalog()
-            self._models[name] = model = self._catalog.find(name)
-            self._engine.describe(replace(model.info, name=name))
-
-    def _equip(self, agent: Agent) -> Sequence[Tool]:
-        own = agent.own_tools
-        if not own or any(t.schema.name == "artifact" for t in own):
-            return own
-        page = max(64, min(PAGE, self._engine.roster.rules.text_cap - 200))
-        return (*own, ArtifactTool(self._store.get_artifact, page))
+            self._crew.register(agent)
 
     async def _known(self, agent: Agent) -> None:
-        if self._agents.get(agent.name) is not agent:
-            self._register(agent)
+        if agent not in self._crew:
+            self._crew.register(agent)
             await self._engine.take_up()
-
-    def _agent(self, name: str) -> Agent:
-        agent = self._agents.get(name)
-        if agent is None:
-            raise NotFound(f"agent {name!r} is not known to this program; register it first")
-        return agent
 
     # talking to runs
 
@@ -250,15 +200,26 @@ class Retinue:
 
     async def answer(self, run: str, text: str) -> None:
         """Answer the oldest open question of a run."""
-        live = self._engine.roster.runs.get(run)
-        calls = live.state.calls if live is not None and isinstance(live.state, (Asking, Working)) else None
-        if live is None or calls is None or not calls.asks:
-            raise Refused("question", f"run {run} is not asking anything")
-        index = (calls.asks & -calls.asks).bit_length() - 1
-        spec = self._engine.roster.specs[run]
-        (said,) = await self._store.messages(spec.conversation, calls.message, calls.message + 1)
-        assert isinstance(said, Assistant)
-        await self._tell(run, Answered(turn=live.turn, index=index, call_id=said.calls[index].id, text=text))
+        await self._tell(run, asked.oldest_answer(self._engine.roster, run, text))
+
+    async def questions(self, root: str = "") -> Sequence[asked.OpenQuestion]:
+        """What waits for a person, in all runs or in one tree: questions, and calls that need a permission."""
+        return await asked.open_questions(self._engine.roster, self._store.messages, root)
+
+    async def decide(self, question: str, allow: bool, *, by: str = "", reason: str = "", always: bool = False) -> None:
+        """Permit a call, or do not. The first decision counts; a later one is `Refused`. With `always`, the same call
+        is permitted in this tree from now on."""
+        q = await asked.find_question(self._engine.roster, self._store.messages, question)
+        await self._tell(q.run, asked.decision(q, allow, by, reason, always))
+
+    async def explain(self, run: str, tool: str, args: str = "{}") -> str:
+        """Whether a live run may call a tool, and which rule says so."""
+        roster = self._engine.roster
+        if run not in roster.specs:
+            raise NotFound(f"no live run {run!r}")
+        definition = roster.definitions[roster.specs[run].order.agent]
+        guard = definition.guards.get(tool, Guard())
+        return policy.explain(roster.ancestry(run), tool, self._clock.now(), guard, args, roster.rules.mode)
 
     async def narrow(self, run: str, access: Capabilities) -> None:
         """Take capabilities away from a live run and everything below it."""
@@ -429,7 +390,7 @@ class Retinue:
         if row is None or not isinstance(row.run.state, Ended):
             return None
         account = await self._store.account(id)
-        return build_outcome(row, account, await self._store.children(id), self._agents.get(row.spec.order.agent))
+        return build_outcome(row, account, await self._store.children(id), self._crew.agents.get(row.spec.order.agent))
 
 
 def run_sync(agent: Agent, task: str, *, store: str | Path | Store | None = None, **options: Any) -> Outcome:

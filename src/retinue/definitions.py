@@ -9,11 +9,11 @@ from typing import Any, cast
 
 import msgspec
 
-from retinue.core.values import Budget, Capabilities, Definition, ModelInfo
+from retinue.core.values import Budget, Capabilities, Definition, Guard, ModelInfo
 from retinue.errors import ConfigError
 from retinue.models.base import Model
-from retinue.tools.base import Tool
-from retinue.tools.families.base import Family, helper_name
+from retinue.tools.base import Risk, Tool
+from retinue.tools.families.base import Family, FamilyTool, helper_name
 from retinue.tools.families.profiles import family
 from retinue.tools.function import FunctionTool
 from retinue.tools.submit import ERROR, RESULT, SubmitError, SubmitResult
@@ -25,13 +25,14 @@ class Agent:
 
     `staff` are the agents that its runs may start; only their tools can be lent. `output` is a type (or a JSON schema)
     that results must match: the child is asked again until they do. `families` give it tools to start children that are
-    defined on the spot: they work with its own tools. `options` are defaults for any field of an order.
+    defined on the spot: they work with its own tools. `options` are defaults for any field of an order. A name among
+    the `tools` is that of a built-in one.
     """
 
     name: str
     instructions: str = ""
     model: Model | str = ""
-    tools: Sequence[Tool | Callable[..., Any]] = ()
+    tools: Sequence[Tool | Callable[..., Any] | str] = ()
     staff: Sequence[Agent] = ()
     families: Sequence[Family | str] = ()
     output: Any = None
@@ -46,8 +47,12 @@ class Agent:
 
     @property
     def own_tools(self) -> tuple[Tool, ...]:
-        """Functions are made tools; an agent with an output type gets the tools to hand it in."""
-        out: list[Tool] = [_as_tool(t) for t in self.tools]
+        """Its tools, as far as they can be told without a runtime."""
+        return self.equip(_not_here)
+
+    def equip(self, builtin: Callable[[str], Tool]) -> tuple[Tool, ...]:
+        """Functions are made tools, names are looked up; an agent with an output type gets the tools to hand it in."""
+        out: list[Tool] = [builtin(t) if isinstance(t, str) else _as_tool(t) for t in self.tools]
         out += [t for f in self.dialects for t in f.tools()]
         if self.output is not None or self.options.get("report") == "submit":
             out += [SubmitResult(str if self.output is None else self.output), SubmitError()]
@@ -139,6 +144,19 @@ def _as_tool(thing: Tool | Callable[..., Any]) -> Tool:
     raise ConfigError(f"{thing!r} is neither a tool nor a function")
 
 
+def _not_here(name: str) -> Tool:
+    raise ConfigError(f"the built-in tool {name!r} is made by a runtime: register the agent there")
+
+
+def guard_of(tool: Tool) -> Guard:
+    """What permissions have to know of a tool."""
+    if isinstance(tool, FamilyTool):
+        return Guard(risk="spawn")
+    risk: Risk = getattr(tool, "risk", "execute")
+    guarded = bool(getattr(tool, "guarded", False)) and risk != "read"
+    return Guard(risk=risk, subject=getattr(tool, "subject", ""), guarded=guarded)
+
+
 def define(agent: Agent, tools: Mapping[str, Sequence[Tool]]) -> Definition:
     """What is stored of an agent. `tools` are those of everybody in its crew, by name."""
     crew = sorted(a.name for a in agent.crew())
@@ -155,4 +173,5 @@ def define(agent: Agent, tools: Mapping[str, Sequence[Tool]]) -> Definition:
         crew=tuple(crew),
         size=len(instructions.encode()) + len(msgspec.json.encode([t.schema for t in own])),
         words={t.schema.name: words for t in own if (words := getattr(t, "words", None))},
+        guards={t.schema.name: guard for t in own if (guard := guard_of(t)) != Guard()},
     )

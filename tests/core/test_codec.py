@@ -28,6 +28,7 @@ from retinue.core.state import (
     Breaker,
     Calls,
     Ended,
+    Question,
     Queued,
     Run,
     Stopping,
@@ -65,7 +66,19 @@ ENDING = st.builds(
     artifacts=st.lists(st.builds(Artifact, path=TEXT, bytes=INT, sha256=TEXT), max_size=2).map(tuple),
     at=INT,
 )
-CALLS = st.builds(Calls, message=INT, count=INT, open=st.integers(0, 2**64), tools=INT, asks=INT, pause=st.booleans())
+QUESTION = st.builds(
+    Question, index=INT, id=TEXT, call_id=TEXT, text=TEXT, kind=st.sampled_from(["question", "permission"])
+)
+CALLS = st.builds(
+    Calls,
+    message=INT,
+    count=INT,
+    open=st.integers(0, 2**64),
+    tools=INT,
+    asks=INT,
+    pause=st.booleans(),
+    questions=st.lists(QUESTION, max_size=2).map(tuple),
+)
 AMOUNTS = st.tuples(INT, INT, INT, INT)
 MAYBE = st.none() | INT
 STATES = st.one_of(
@@ -79,7 +92,7 @@ STATES = st.one_of(
         tries=INT,
         retry_at=MAYBE,
     ),
-    st.builds(Working, calls=CALLS),
+    st.builds(Working, calls=CALLS, seated=st.booleans()),
     st.builds(Waiting, calls=st.none() | CALLS, all=st.booleans()),
     st.builds(Asking, calls=CALLS),
     st.builds(Stopping, ending=ENDING),

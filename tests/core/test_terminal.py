@@ -18,10 +18,12 @@ from retinue.core.events import (
     ChildEnded,
     Closed,
     Composed,
+    Decided,
     Described,
     Dropped,
     Enlisted,
     Forgotten,
+    Granted,
     ModelFailed,
     Narrowed,
     OpenCall,
@@ -63,6 +65,8 @@ RUN_EVENTS: list[AnyEvent] = [
     Submitted(name="submit", text="x", data={"a": [1, 2.5, None, "é"]}, **ADDRESS),
     Asked(name="ask", question="?", **ADDRESS),
     Answered(text="yes", **ADDRESS),
+    Decided(question="q", turn=1, index=0, call=call(), allow=True, by="me", reason="fine", always=True),
+    Granted(rule="allow: look"),
     Composed(turn=1, calls=((0, "c1", "hire", "words"),), error=True),
     ChildEnded(child="nobody"),
     Posted(mail=Mail(seq=0, text="x", sender="s", steer=True)),
@@ -157,7 +161,7 @@ def test_a_stopping_run_takes_its_children_and_no_work() -> None:
         stop_without_telling(story)
         assert story.roster.runs["root"].state != story.run("root").state
         stale = story.post("root", event)
-        takes = (Posted, CancelAsked, Narrowed, Woke, Recovered)
+        takes = (Posted, CancelAsked, Narrowed, Granted, Woke, Recovered)
         assert (stale == "") == isinstance(event, takes), event
         story.cancel(child)
         assert story.is_("root") == "Ended"

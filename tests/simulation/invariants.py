@@ -218,6 +218,9 @@ def _permitted(sim: Simulation, effect: CallTool) -> None:
     id, name = effect.run, effect.call.name
     if name not in sim.roster.definitions[sim.roster.specs[id].order.agent].tools:
         return
+    said_yes = (id, effect.turn, effect.index) in sim.said_yes or sim.roster.specs[id].root in sim.said_yes
+    if name == "write" and sim.rules.mode != "bypassPermissions" and not said_yes:
+        broken(f"I9 {name} was run by {id} although nobody has permitted it")
     while id in sim.roster.specs:
         held = sim.books.specs[id].capabilities
         inside = held.tools is None or name in held.tools
@@ -298,7 +301,7 @@ def after_step(sim: Simulation) -> None:
         state = run.state
         if isinstance(state, Thinking):
             _add(roster, holds, id, state.hold)
-        if isinstance(state, (Thinking, Working)):
+        if isinstance(state, Thinking) or (isinstance(state, Working) and state.seated):
             lanes.update(lane.name for lane in spec.order.lanes)
         elif isinstance(state, Queued):
             lanes.update(lane.name for lane in spec.order.lanes[: state.lane])
@@ -414,6 +417,8 @@ def _calls(roster: Roster, id: str, state: object, calls: Calls) -> None:
         broken(f"I15 {id} waits for no call")
     if not (calls.tools & ~calls.open == 0 and calls.asks & ~calls.open == 0):
         broken(f"I15 {id} runs closed calls")
+    if sum(1 << q.index for q in calls.questions) != calls.asks:
+        broken(f"I15 {id} has questions that nobody asks, or asks none that it waits for")
     expected = Working if calls.tools else Asking if calls.asks else Waiting
     if type(state) is not expected:
         broken(f"I15 {id} is {type(state).__name__} with {calls}")

@@ -21,6 +21,7 @@ from retinue.core.events import (
     CancelAsked,
     ChildEnded,
     Composed,
+    Decided,
     Described,
     ModelFailed,
     Narrowed,
@@ -74,6 +75,7 @@ class Simulation:
         self.flying: list[Effect] = []
         self.heard: list[tuple[str, AnyEvent]] = []
         self.steps = self.crashes = 0
+        self.said_yes: set[object] = set()
         self.books = invariants.Books()
         self.crash_rate = 0.0
         self.boot()
@@ -270,6 +272,20 @@ class Simulation:
         if not calls.asks:
             return False
         index = (calls.asks & -calls.asks).bit_length() - 1
+        asked = next(q for q in calls.questions if q.index == index)
+        if asked.kind == "permission":
+            at = (self.roster.specs[id].conversation, calls.message)
+            said = self.books.messages.get(at[0], {}).get(at[1])
+            said = said or next(m for c, n, m in self.roster.changes.messages if (c, n) == at)
+            call, allow = said.calls[index], self.random.random() < 0.7  # type: ignore[union-attr]
+            always = self.random.random() < 0.2
+            decided = Decided(question=asked.id, turn=run.turn, index=index, call=call, allow=allow, always=always)
+            if allow:
+                self.said_yes.add((id, run.turn, index))
+            if allow and always:
+                self.said_yes.add(self.roster.specs[id].root)
+            self.take(id, decided)
+            return True
         self.take(id, Answered(turn=run.turn, index=index, call_id=f"t{run.turn - 1}i{index}", text="yes"))
         return True
 

@@ -14,6 +14,7 @@ from retinue.core.values import (
     Call,
     Capabilities,
     Definition,
+    Guard,
     Limits,
     ModelInfo,
     Reply,
@@ -25,6 +26,7 @@ TOOLS = ("ask", "hand_out", "post", "read", "watch", "write")
 RESTART = {"ask": "pure", "hand_out": "keyed", "post": "keyed", "read": "pure", "watch": "pure", "write": "unsafe"}
 SUBMITS = ("submit_error", "submit_result")
 MODEL = ModelInfo(name="sim", window=4_000, max_output=300, price_in=3, price_out=7)
+GUARDS = {"write": Guard(risk="write", guarded=True)}
 DEFINITIONS = (
     Definition(
         name="lead",
@@ -33,6 +35,7 @@ DEFINITIONS = (
         reach=tuple(sorted((*TOOLS, *SUBMITS))),
         crew=("lead", "worker"),
         size=40,
+        guards=GUARDS,
     ),
     Definition(
         name="worker",
@@ -42,6 +45,7 @@ DEFINITIONS = (
         reach=tuple(sorted((*TOOLS, *SUBMITS))),
         crew=("worker",),
         size=40,
+        guards=GUARDS,
     ),
 )
 
@@ -58,6 +62,7 @@ def rules(seed: int) -> Rules:
         wait_ms=3_600_000,
         mail_per_sender=3,
         calls_per_turn=4,
+        mode=r.choice(("bypassPermissions", "bypassPermissions", "bypassPermissions", "manual", "dontAsk")),
     )
 
 
@@ -82,6 +87,7 @@ def root_order(seed: int) -> Order:
         report=r.choice(("text", "text", "summary", "announce")),
         retry=Retry(attempts=3, base_ms=100, cap_ms=400, then=r.choice(("wait", "fail"))),
         lanes=_lanes(r, "main"),
+        questions=r.choice(("", "ask", "ask", "deny")),
     )
 
 

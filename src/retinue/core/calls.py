@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from retinue.core import permits
 from retinue.core.desk import Desk, seated
 from retinue.core.effects import Abort, CallTool, ChildOutcome, Compose, JoinedCall
 from retinue.core.ending import free_slots
@@ -15,9 +16,20 @@ from retinue.core.events import CancelAsked, Composed, Ordered
 from retinue.core.orders import Wait
 from retinue.core.policy import gate
 from retinue.core.roster import Fan
-from retinue.core.state import NOTHING, Asking, Calls, Queued, Run, Thinking, Waiting, Watch, Working
+from retinue.core.state import (
+    NOTHING,
+    Asking,
+    Calls,
+    Question,
+    Queued,
+    Run,
+    Waiting,
+    Watch,
+    Working,
+    is_seated,
+)
 from retinue.core.turn import await_mail, next_turn, sooner
-from retinue.core.values import Assistant, Call, Result, Usage
+from retinue.core.values import Assistant, Call, Capabilities, Guard, Result, Usage
 from retinue.core.words import describe, fill
 
 ONE_CALL = (0, 0, 0, 1)
@@ -32,21 +44,30 @@ def dispatch(run: Run, d: Desk, said: Assistant, *, cut: bool) -> Run:
     calls = said.calls
     refusals = _refusals(d, calls, cut=cut)
     message = run.length - 1
-    tools = 0
-    known = d.definition.tools
+    tools = asks = 0
+    questions: tuple[Question, ...] = ()
+    known, guards = d.definition.tools, d.definition.guards
     chain = d.roster.ancestry(run.id)
+    is_ruled = any(held.rules or held.mode for _, held in chain)
     ledger = d.roster.ledger
     for index, call in enumerate(calls):
-        reason = refusals.get(index)
+        question, reason, is_denied = None, refusals.get(index), False
         # A name that the agent never had goes to the toolbox, which knows what to suggest instead.
         why = gate(chain, call.name, d.now) if reason is None and (call.name in known or d.words.denied) else None
         if why is not None:
             denied = d.words.denied
             reason = fill(denied, {"tool": call.name, "why": why}) if denied else f"Refused: {why}."
+        if reason is None and (is_ruled or (call.name in guards and guards[call.name].guarded)):
+            question, reason = _permission(run, d, chain, index, call)
+            is_denied = reason is not None
         if reason is None and (lack := ledger.lacks(run.id, ONE_CALL)) is not None:
             reason = f"Not run: the budget of tool calls is spent ({lack}). Answer with what you have."
         if reason is not None:
-            run = d.append(run, Result(call_id=call.id, name=call.name, text=reason, error=True))
+            run = d.append(run, Result(call_id=call.id, name=call.name, text=reason, error=True, denied=is_denied))
+            continue
+        if question is not None:
+            questions += (question,)
+            asks |= 1 << index
             continue
         ledger.settle(run.id, NOTHING, ONE_CALL)
         tools |= 1 << index
@@ -55,7 +76,41 @@ def dispatch(run: Run, d: Desk, said: Assistant, *, cut: bool) -> Run:
     if n:
         last = calls[tools.bit_length() - 1].name
         run = replace(run, usage=run.usage.plus(Usage(calls=n)), last_tool=last)
-    return settle(run, d, Calls(message=message, count=len(calls), open=tools, tools=tools))
+    at = Calls(message=message, count=len(calls), open=tools | asks, tools=tools, asks=asks, questions=questions)
+    return settle(run, d, at)
+
+
+def _permission(
+    run: Run, d: Desk, chain: list[tuple[str, Capabilities]], index: int, call: Call
+) -> tuple[Question | None, str | None]:
+    """Whether a call has to be asked about, or why it is denied; neither, when it may be made."""
+    guard = d.definition.guards.get(call.name, Guard())
+    root = d.roster.runs.get(d.spec.root)
+    grants = (*run.grants, *(root.grants if root is not None else ()))
+    ruling = permits.rule_on(chain, call, guard, grants, d.rules.mode)
+    if ruling.verdict == "allow":
+        return None, None
+    if ruling.verdict == "deny":
+        return None, f"Denied: {ruling.why}. Do it another way, or say in your result what was not done."
+    if d.order.questions != "ask":
+        why = f"Denied: it needs a permission ({ruling.why}), and nobody is there to give it."
+        return None, f"{why} Do it another way, or say in your result what was not done."
+    question = Question(
+        index=index,
+        id=permits.question_id(run.id, run.turn, index, call),
+        call_id=call.id,
+        text=permits.question_text(call, guard),
+        tool=call.name,
+        kind="permission",
+    )
+    announce(run, d, question)
+    return question, None
+
+
+def announce(run: Run, d: Desk, question: Question) -> None:
+    """The channel that asked for the work hears of the question too."""
+    if d.order.questions != "deny":
+        d.say(run, f"{d.order.label or d.order.agent} asks: {question.text}", "question", question.id)
 
 
 def start_tool(run: Run, d: Desk, index: int, call: Call, *, again: bool = False) -> None:
@@ -149,14 +204,15 @@ def close_call(run: Run, d: Desk, calls: Calls, index: int, result: Result) -> R
     """One call has its result."""
     bit = ~(1 << index)
     calls = let_rest(calls, index)
-    calls = replace(calls, open=calls.open & bit, asks=calls.asks & bit)
+    questions = tuple(q for q in calls.questions if q.index != index) if calls.questions else ()
+    calls = replace(calls, open=calls.open & bit, asks=calls.asks & bit, questions=questions)
     return settle(d.append(replace(run, deaths=0), result), d, calls)
 
 
 def settle(run: Run, d: Desk, calls: Calls) -> Run:
     """The state that follows from what is still open."""
     if calls.tools:
-        return wait_in(run, d, Working(calls=calls))
+        return wait_in(run, d, Working(calls=calls, seated=is_seated(run)))
     if not calls.woken:
         run, calls = _close_turn(run, d, calls)
     if calls.asks:
@@ -184,7 +240,7 @@ def wait_in(run: Run, d: Desk, state: Working | Waiting | Asking) -> Run:
 def resume(run: Run, d: Desk) -> Run:
     """Take the next turn, once there is a slot for it in every lane."""
     lanes = d.order.lanes
-    if lanes and not isinstance(run.state, (Thinking, Working)):
+    if lanes and not is_seated(run):
         held = d.roster.acquire(run.id, lanes, 0, back=True)
         if held < len(lanes):
             return queue(run, d, held, back=True)
@@ -213,7 +269,7 @@ def child_joined(run: Run, d: Desk, calls: Calls, index: int, outcome: ChildOutc
         return run
     run, calls = _close_fans(run, d, calls, [index])
     if calls.tools:
-        return replace(run, state=Working(calls=calls))
+        return replace(run, state=Working(calls=calls, seated=is_seated(run)))
     return settle(run, d, calls)
 
 

@@ -11,6 +11,7 @@ from retinue.core.events import RunEvent
 from retinue.core.orders import Order, Spec
 from retinue.core.roster import Roster
 from retinue.core.state import NOTHING, Run, Thinking
+from retinue.core.text import clip, digest
 from retinue.core.values import Assistant, Capabilities, Definition, Delivery, Message, ModelInfo, Rules, Words
 from retinue.core.words import of_parent
 
@@ -67,6 +68,22 @@ class Desk:
         if delivery.state == "pending":
             self.roster.deliveries[delivery.key] = delivery
             self.perform(Deliver(key=delivery.key, at=delivery.next_at))
+
+    def say(self, run: Run, text: str, *what: object) -> None:
+        """Tell the channel that asked for the work, if there is one. `what` names the message within the run."""
+        spec = self.spec
+        if spec.origin.channel:
+            self.dispatch(
+                Delivery(
+                    key=digest(run.id, run.turn, *what),
+                    run=run.id,
+                    root=spec.root,
+                    path=spec.path,
+                    origin=spec.origin,
+                    text=clip(text, self.rules.mail_cap),
+                    next_at=self.now,
+                )
+            )
 
     def tell(self, id: str, event: RunEvent) -> None:
         self.roster.tell(id, event)

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from retinue.core.desk import Desk
 from retinue.core.effects import Abort
 from retinue.core.events import Admitted, CancelAsked, ChildEnded
-from retinue.core.state import Asking, Ended, Queued, Run, Stopping, Thinking, Waiting, Working
+from retinue.core.state import Asking, Ended, Queued, Run, Stopping, Thinking, Waiting, Working, is_seated
 from retinue.core.text import clip, digest
 from retinue.core.values import Delivery, End, Ending, Usage
 from retinue.core.words import skipped, tell
@@ -81,7 +81,7 @@ def free_slots(run: Run, d: Desk) -> None:
         return
     match run.state:
         case Thinking() | Working():
-            held = len(lanes)
+            held = len(lanes) if is_seated(run) else 0
         case Queued(lane=lane):
             held = lane
             if run.id in roster.granted:

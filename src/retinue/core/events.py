@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from retinue.core.orders import Base, Order, Orders
-from retinue.core.values import Call, Capabilities, Definition, Mail, ModelInfo, Reply, Restart, Rules, Value
+from retinue.core.values import Call, Capabilities, Definition, Image, Mail, ModelInfo, Reply, Restart, Rules, Value
 
 
 class Event(Value, tag=True, tag_field="event"):
@@ -125,6 +125,7 @@ class ToolReturned(Event):
     name: str
     text: str
     error: bool = False
+    images: tuple[Image, ...] = ()
     spilled: tuple[str, int] | None = None
 
 
@@ -169,6 +170,26 @@ class Answered(Event):
     index: int
     call_id: str
     text: str
+
+
+class Decided(Event):
+    """Somebody permitted an open call, or did not. `call` is what was shown; with `always`, equal calls in this tree
+    are permitted from now on."""
+
+    question: str
+    turn: int
+    index: int
+    call: Call
+    allow: bool
+    by: str = ""
+    reason: str = ""
+    always: bool = False
+
+
+class Granted(Event):
+    """A person said yes once and for all; `rule` says to what."""
+
+    rule: str
 
 
 class Composed(Event):
@@ -240,6 +261,8 @@ RunEvent = (
     | Submitted
     | Asked
     | Answered
+    | Decided
+    | Granted
     | Composed
     | ChildEnded
     | Posted

@@ -62,6 +62,8 @@ class Order(Value):
     does ("" leaves that to the parent). `news`: whether a parent that was not waiting is told by mail. A `group` of
     `group_size` whose members announce also announces a summary, after the last of them. `fail_fast`: the failure of
     one child of a call ends its siblings. A reply of more than `keep_whole` bytes is also kept as an artifact.
+    `questions`: whether somebody is there to answer them ("" leaves that to the parent; for a root it means that tools
+    may ask, and that what would need a permission is denied). `isolation`: whether it works in a copy of its own.
     """
 
     agent: str
@@ -103,6 +105,8 @@ class Order(Value):
     on_restart: Literal["resume", "fail"] = "resume"
     announce: bool = False
     retry: Retry = Retry()
+    questions: Literal["", "ask", "deny"] = ""
+    isolation: Literal["", "worktree"] = ""
 
     def __post_init__(self) -> None:
         if self.weight < 0:

@@ -9,10 +9,12 @@ from functools import lru_cache
 
 import msgspec
 
-from retinue.core.values import Capabilities
+from retinue.core import permits
+from retinue.core.values import Call, Capabilities, Guard
 
 SETS = ("tools", "agents", "models", "read", "write", "hosts", "env", "announce", "comms")
 PATHS = ("read", "write")
+EXECUTES = Guard()
 
 
 @lru_cache(maxsize=4096)
@@ -29,6 +31,8 @@ def derive(parent: Capabilities, request: Capabilities) -> Capabilities:
         spawn=parent.spawn and request.spawn,
         sandbox=max(parent.sandbox, request.sandbox),
         expires=_least(parent.expires, request.expires),
+        mode=permits.stricter(parent.mode, request.mode),
+        rules=_union(parent.rules, request.rules),
     )
 
 
@@ -55,10 +59,23 @@ def gate(chain: Iterable[tuple[str, Capabilities]], tool: str, now: int) -> str 
     return None
 
 
-def explain(chain: Iterable[tuple[str, Capabilities]], tool: str, now: int) -> str:
+def explain(
+    chain: Iterable[tuple[str, Capabilities]],
+    tool: str,
+    now: int,
+    guard: Guard = EXECUTES,
+    args: str = "{}",
+    default: str = "manual",
+) -> str:
     """One sentence for people: whether a tool may be called, and by which rule."""
+    chain = list(chain)
     reason = gate(chain, tool, now)
-    return f"refused: {reason}" if reason else f"allowed: nobody from the run up to its root withholds {tool!r}"
+    if reason:
+        return f"refused: {reason}"
+    ruling = permits.rule_on(chain, Call(id="", name=tool, args=args), guard, default=default)
+    if ruling.verdict == "allow":
+        return f"allowed: nobody from the run up to its root withholds {tool!r}; {ruling.why}"
+    return f"{'asked about' if ruling.verdict == 'ask' else 'denied'}: {ruling.why}"
 
 
 def exceeds(child: Capabilities, parent: Capabilities) -> str | None:
@@ -69,8 +86,11 @@ def exceeds(child: Capabilities, parent: Capabilities) -> str | None:
             continue
         if mine is None or not all(_covers(p, theirs) if name in PATHS else p in theirs for p in mine):
             return name
-    if not set(parent.deny) <= set(child.deny):
-        return "deny"
+    for name in ("deny", "rules"):
+        if not set(getattr(parent, name)) <= set(getattr(child, name)):
+            return name
+    if permits.stricter(parent.mode, child.mode) != child.mode:
+        return "mode"
     for name in ("depth", "fanout", "expires"):
         mine, theirs = getattr(child, name), getattr(parent, name)
         if theirs is not None and (mine is None or mine > theirs):
@@ -78,6 +98,11 @@ def exceeds(child: Capabilities, parent: Capabilities) -> str | None:
     if child.spawn and not parent.spawn:
         return "spawn"
     return "sandbox" if child.sandbox < parent.sandbox else None
+
+
+def covers(path: str, cwd: str, held: Capabilities) -> bool:
+    """Whether a run that works in `cwd` may send a child to `path`. Without a directory of its own it has no bounds."""
+    return not cwd or _covers(path, (cwd, *(held.read or ()), *(held.write or ())))
 
 
 def _meet(a: tuple[str, ...] | None, b: tuple[str, ...] | None) -> tuple[str, ...] | None:

@@ -17,7 +17,7 @@ from retinue.core.events import Entry, RunEvent
 from retinue.core.ledger import Account, Ledger
 from retinue.core.orders import Lane, Spec
 from retinue.core.policy import narrow
-from retinue.core.state import Ended, Queued, Run, Thinking, Working
+from retinue.core.state import Ended, Queued, Run, is_seated
 from retinue.core.values import Capabilities, Definition, Delivery, Mail, Message, ModelInfo, Rules
 
 
@@ -284,7 +284,7 @@ class Roster:
         self.granted.clear()
         self.tickets = 0
         for id, run in list(self.runs.items()):
-            if isinstance(run.state, (Thinking, Working)):
+            if is_seated(run):
                 for lane in self.specs[id].order.lanes:
                     self._lane(lane).held += 1
             elif isinstance(run.state, Queued):

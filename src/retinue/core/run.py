@@ -11,7 +11,7 @@ from typing import assert_never
 
 from msgspec.structs import replace
 
-from retinue.core import policy, spawn
+from retinue.core import asking, policy, spawn
 from retinue.core.calls import (
     close_call,
     close_composed,
@@ -32,7 +32,9 @@ from retinue.core.events import (
     CancelAsked,
     ChildEnded,
     Composed,
+    Decided,
     Enlisted,
+    Granted,
     ModelFailed,
     Narrowed,
     Ordered,
@@ -95,6 +97,8 @@ def _queued(run: Run, state: Queued, event: RunEvent, d: Desk) -> Run:
             return _cancel(run, event, d)
         case Narrowed():
             return _narrow(run, event, d)
+        case Granted():
+            return _grant(run, event)
         case Woke():
             return out_of_time(run, d) or waited_too_long(run, d)
         case Recovered():
@@ -103,6 +107,8 @@ def _queued(run: Run, state: Queued, event: RunEvent, d: Desk) -> Run:
             return stop_recovery(run, event, d) or _enter_lanes(again(run), d, 0, back=state.back)
         case Replied() | ModelFailed() | ToolReturned() | Ordered() | Submitted() | Asked() | Answered() | Composed():
             raise stale(run, event)
+        case Decided():
+            raise stale(run, event, "it asks for no permission")
         case _:
             assert_never(event)
 
@@ -149,6 +155,8 @@ def _thinking(run: Run, state: Thinking, event: RunEvent, d: Desk) -> Run:
             return _cancel(run, event, d)
         case Narrowed():
             return _narrow(run, event, d)
+        case Granted():
+            return _grant(run, event)
         case Woke():
             ended = out_of_time(run, d)
             if ended is not None:
@@ -169,6 +177,8 @@ def _thinking(run: Run, state: Thinking, event: RunEvent, d: Desk) -> Run:
             return think(seated(run, d.now), d, state.purpose)
         case Enlisted() | Admitted() | ToolReturned() | Ordered() | Submitted() | Asked() | Answered() | Composed():
             raise stale(run, event)
+        case Decided():
+            raise stale(run, event, "it asks for no permission")
         case _:
             assert_never(event)
 
@@ -181,7 +191,9 @@ def _at_calls(run: Run, calls: Calls, event: RunEvent, d: Desk) -> Run:
             _must_be(run, event, busy, event.turn, event.index)
             if event.spilled is not None:
                 run = replace(run, last_tool=event.name)
-            result = Result(call_id=event.call_id, name=event.name, text=event.text, error=event.error)
+            result = Result(
+                call_id=event.call_id, name=event.name, text=event.text, error=event.error, images=event.images
+            )
             return close_call(run, d, calls, event.index, result)
         case Ordered():
             _must_be(run, event, busy, event.turn, event.index)
@@ -191,11 +203,12 @@ def _at_calls(run: Run, calls: Calls, event: RunEvent, d: Desk) -> Run:
             return _take_submission(run, event, d)
         case Asked():
             _must_be(run, event, busy, event.turn, event.index)
-            calls = let_rest(calls, event.index)
-            return settle(run, d, replace(calls, asks=calls.asks | 1 << event.index))
+            return asking.ask(run, calls, event, d)
         case Answered():
             _must_be(run, event, calls.asks, event.turn, event.index)
-            return close_call(run, d, calls, event.index, Result(call_id=event.call_id, text=event.text))
+            return asking.answer(run, calls, event, d)
+        case Decided():
+            return asking.decide(run, calls, event, d)
         case Composed():
             if len({index for index, _, _, _ in event.calls}) != len(event.calls):
                 raise stale(run, event, "it answers one call twice")
@@ -206,12 +219,17 @@ def _at_calls(run: Run, calls: Calls, event: RunEvent, d: Desk) -> Run:
         case ChildEnded():
             return stir(child_at_calls(run, calls, event, d), d)
         case Posted():
+            answered = asking.hear_parent(run, calls, event.mail, d)
+            if answered is not None:
+                return answered
             run = post(run, event.mail, d)
             return detach(run, d, calls) if event.mail.steer else run
         case CancelAsked():
             return _cancel(run, event, d)
         case Narrowed():
             return _narrow(run, event, d)
+        case Granted():
+            return _grant(run, event)
         case Woke():
             ended = out_of_time(run, d)
             stirred = run if ended is not None else stir(run, d)
@@ -278,6 +296,8 @@ def _idle(run: Run, state: Waiting, event: RunEvent, d: Desk) -> Run:
             return _cancel(run, event, d)
         case Narrowed():
             return _narrow(run, event, d)
+        case Granted():
+            return _grant(run, event)
         case Woke():
             return out_of_time(run, d) or waited_too_long(run, d)
         case Recovered():
@@ -297,6 +317,7 @@ def _idle(run: Run, state: Waiting, event: RunEvent, d: Desk) -> Run:
             | Submitted()
             | Asked()
             | Answered()
+            | Decided()
             | Composed()
         ):
             raise stale(run, event)
@@ -311,7 +332,7 @@ def _stopping(run: Run, state: Stopping, event: RunEvent, d: Desk) -> Run:
             return run if d.holds_back(run, all=state.all) else conclude(run, d, state.ending)
         case Posted():
             return post(run, event.mail, d)
-        case CancelAsked() | Narrowed() | Woke():
+        case CancelAsked() | Narrowed() | Granted() | Woke():
             return run
         case Recovered():
             if not d.holds_back(run, all=state.all):
@@ -329,6 +350,7 @@ def _stopping(run: Run, state: Stopping, event: RunEvent, d: Desk) -> Run:
             | Submitted()
             | Asked()
             | Answered()
+            | Decided()
             | Composed()
         ):
             raise stale(run, event)
@@ -338,6 +360,10 @@ def _stopping(run: Run, state: Stopping, event: RunEvent, d: Desk) -> Run:
 
 def _cancel(run: Run, event: CancelAsked, d: Desk) -> Run:
     return finish(run, d, "cancelled", "cancelled", error=event.reason or f"cancelled by {event.by or 'the user'}")
+
+
+def _grant(run: Run, event: Granted) -> Run:
+    return run if event.rule in run.grants else replace(run, grants=(*run.grants, event.rule))
 
 
 def _narrow(run: Run, event: Narrowed, d: Desk) -> Run:

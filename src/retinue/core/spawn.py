@@ -13,9 +13,9 @@ from retinue.core.events import CancelAsked, Enlisted, Ordered, Posted
 from retinue.core.orders import Base, Order, Send, Slot, Spec
 from retinue.core.roster import Fan, FanIn, Roster
 from retinue.core.state import NOTHING, Asking, Calls, Queued, Run, Waiting, Working
-from retinue.core.text import clip, digest, run_id
+from retinue.core.text import run_id
 from retinue.core.turn import sooner
-from retinue.core.values import Capabilities, Definition, Delivery, Limits, Mail, User
+from retinue.core.values import Capabilities, Definition, Limits, Mail, User
 from retinue.errors import Refused
 
 Limit = ledger.Limit
@@ -136,6 +136,8 @@ def _child_spec(run: Run, d: Desk, order: Order, slot: Slot, at: int) -> Spec:
         raise Refused("agent", f"no agent {order.agent!r} on the staff; there is: {known}")
     id = run_id(at, run.id, slot.turn, slot.call_id, slot.index, slot.item, count=(slot.index << 6) + slot.item)
     capabilities = grant_tools(order, definition, held)
+    if order.cwd and not policy.covers(order.cwd, parent.order.cwd, held):
+        raise Refused("cwd", f"{order.cwd!r} is outside the parent's directories; name one inside {parent.order.cwd!r}")
     model = order.model or definition.model or parent.model
     if model not in roster.models or (capabilities.models is not None and model not in capabilities.models):
         known = ", ".join(capabilities.models if capabilities.models is not None else sorted(roster.models))
@@ -164,8 +166,10 @@ def _settled(order: Order, parent: Order) -> Order:
     bond = order.bond or parent.orphans
     news = order.news or bond == "wait"
     retention = "keep" if order.group_size else order.retention
-    if (bond, news, retention) != (order.bond, order.news, order.retention):
-        order = replace(order, bond=bond, news=news, retention=retention)
+    questions, cwd = order.questions or parent.questions, order.cwd or parent.cwd
+    settled = (bond, news, retention, questions, cwd)
+    if settled != (order.bond, order.news, order.retention, order.questions, order.cwd):
+        order = replace(order, bond=bond, news=news, retention=retention, questions=questions, cwd=cwd)
     return in_lane_order(order)
 
 
@@ -302,13 +306,8 @@ def cannot_write(roster: Roster, sender: str, to: str, more: int = 0) -> str | N
 def speak(run: Run, d: Desk, event: Ordered) -> None:
     """Messages and cancels go out, and what the channel is to be told."""
     sends, cancels = event.orders.sends, event.orders.cancels
-    for n, text in enumerate(event.orders.posts if d.spec.origin.channel else ()):
-        key = digest(run.id, run.turn, event.index, "post", n)
-        text = clip(text, d.rules.mail_cap)
-        spec = d.spec
-        d.dispatch(
-            Delivery(key=key, run=run.id, root=spec.root, path=spec.path, origin=spec.origin, text=text, next_at=d.now)
-        )
+    for n, text in enumerate(event.orders.posts):
+        d.say(run, text, event.index, "post", n)
     for send in sends:
         d.tell(send.to, Posted(mail=Mail(seq=0, text=send.text, sender=run.id, steer=send.steer)))
     for id in cancels:

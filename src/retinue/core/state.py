@@ -6,6 +6,8 @@ messages.
 
 from __future__ import annotations
 
+from typing import Literal
+
 from retinue.core.effects import ChildOutcome, Purpose
 from retinue.core.values import Artifact, Call, Capabilities, Ending, Usage, Value
 
@@ -50,10 +52,23 @@ class Watch(Value):
     back: tuple[ChildOutcome, ...] = ()
 
 
+class Question(Value):
+    """What a call waits for: an answer to what its tool asks, or a permission. `id` names exactly this call with
+    exactly these arguments."""
+
+    index: int
+    id: str
+    call_id: str
+    text: str
+    tool: str = ""
+    kind: Literal["question", "permission"] = "question"
+
+
 class Calls(Value):
     """The calls of the current turn as bits by index: `open` have no result yet, `tools` are being run, `asks` wait for
     an answer from outside. What is open and neither waits for children: joined ones, or those that `waits` names.
-    `woken` are run again after such a wait; that takes no slot, for they only look."""
+    `woken` are run again after such a wait; that takes no slot, for they only look. `questions` has one for each of
+    `asks`."""
 
     message: int
     count: int
@@ -63,12 +78,14 @@ class Calls(Value):
     woken: int = 0
     waits: tuple[Watch, ...] = ()
     pause: bool = False
+    questions: tuple[Question, ...] = ()
 
 
 class Working(State):
-    """Tools are running."""
+    """Tools are running. It is not `seated` when it gave its slots back to wait for a permission and has it now."""
 
     calls: Calls
+    seated: bool = True
 
 
 class Waiting(State):
@@ -114,7 +131,8 @@ class Run(Value):
 
     `context` is the token count that the provider last told, `fresh` the bytes since: together an upper bound of the
     next prompt. `said` is the last text, kept for a partial result; `gathered` the beginning of what children have
-    reported since. `deaths` counts crashes since its last progress.
+    reported since. `deaths` counts crashes since its last progress. `grants` are rules by which a person has said yes
+    once and for all to something that this tree of runs asks.
     """
 
     id: str
@@ -145,3 +163,9 @@ class Run(Value):
     mail_seq: int = 0
     deaths: int = 0
     restarts: int = 0
+    grants: tuple[str, ...] = ()
+
+
+def is_seated(run: Run) -> bool:
+    """Whether the run holds a slot in each of its lanes."""
+    return isinstance(run.state, Thinking) or (isinstance(run.state, Working) and run.state.seated)

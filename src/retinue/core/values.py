@@ -25,6 +25,8 @@ Report = Literal["text", "submit", "summary", "announce"]
 End = Literal["completed", "incomplete", "failed", "timed_out", "cancelled", "interrupted"]
 Restart = Literal["pure", "keyed", "reconcile", "adoptable", "unsafe"]
 
+MODES = ("bypassPermissions", "auto", "acceptEdits", "manual", "dontAsk", "plan")
+"""Permission modes, each stricter than the one before it."""
 NANOS_PER_USD = 1_000_000_000
 
 
@@ -61,12 +63,14 @@ class Assistant(Value, tag="assistant", tag_field="role"):
 
 
 class Result(Value, tag="tool", tag_field="role"):
-    """The result of one call. Results stand in order of completion; a codec may sort them."""
+    """The result of one call. Results stand in order of completion; a codec may sort them. `denied`: a rule or a person
+    did not permit the call."""
 
     call_id: str
     text: str
     name: str = ""
     error: bool = False
+    denied: bool = False
     images: tuple[Image, ...] = ()
 
 
@@ -187,12 +191,21 @@ class Words(Value):
     denied: str = ""
 
 
+class Guard(Value):
+    """What permissions have to know of a tool: what it can do to the world, and which argument says to what. `guarded`
+    tools are asked about unless somebody has allowed them; others only where a rule says so."""
+
+    risk: Literal["read", "write", "execute", "network", "spawn"] = "execute"
+    subject: str = ""
+    guarded: bool = False
+
+
 class Definition(Value):
     """The stored face of an agent: what a run needs to go on when the program that defined it is gone.
 
     `crew` is the agent and everybody on its staff and on theirs; `reach` is every tool that any of them has: the most
     that its runs can ever hold. `size` is the number of bytes that its instructions and tool schemas add to a prompt.
-    `words` are those of its tools that have their own.
+    `words` are those of its tools that have their own, `guards` what permissions have to know of them.
     """
 
     name: str
@@ -204,13 +217,15 @@ class Definition(Value):
     crew: tuple[str, ...] = ()
     size: int = 0
     words: dict[str, Words] = {}
+    guards: dict[str, Guard] = {}
 
 
 class Capabilities(Value):
     """What a run may do, and the most it may pass on. None in a request means: as much as the parent has.
 
     `tools`, `agents`, `models`, `read`, `write`, `hosts`, `env`, `announce` and `comms` are sets (sorted tuples);
-    `deny` only grows. `depth` and `fanout` are what is left below this run. Only `policy.derive` makes one for a child.
+    `deny` and `rules` only grow. `depth` and `fanout` are what is left below this run. `mode` (one of MODES, "" for no
+    opinion) and `rules` say which calls are made, asked about, or refused. Only `policy.derive` makes one for a child.
     """
 
     tools: tuple[str, ...] | None = None
@@ -228,6 +243,12 @@ class Capabilities(Value):
     spawn: bool = True
     sandbox: int = 0
     expires: int | None = None
+    mode: str = ""
+    rules: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.mode and self.mode not in MODES:
+            raise ValueError(f"there is no permission mode {self.mode!r}; there is: {', '.join(MODES)}")
 
 
 class Origin(Value):
@@ -282,6 +303,7 @@ class Rules(Value):
     calls_per_turn: int = 64
     max_turns: int = 1_000
     text_cap: int = 65_536
+    mode: str = "manual"
     min_output: int = 256
     final_output: int = 1_024
     compact_at: float = 0.8

@@ -47,6 +47,7 @@ class Engine:
         models: Mapping[str, Model],
         channels: Mapping[str, Channel],
         rules: Rules,
+        home: str = "",
     ) -> None:
         self.store, self.clock, self.bus = store, clock, Bus()
         self.roster = Roster(rules)
@@ -64,7 +65,7 @@ class Engine:
         self._seq = 0
         self._failure: BaseException | None = None
         self.timers = Timers(clock.now, self._wanted, lambda id: self.post(id, Woke()))
-        self.performer = Performer(self, tools, models, channels)
+        self.performer = Performer(self, tools, models, channels, home)
 
     # life
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Mapping, Sequence
+import os
+from collections.abc import Awaitable, Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, assert_never, cast
 from weakref import WeakValueDictionary
 
@@ -63,14 +64,21 @@ class Tools(Protocol):
 
     def tools(self, agent: str) -> Mapping[str, Tool]: ...
 
+    def over(self, run: str) -> Awaitable[None] | None: ...
+
 
 class Performer:
     """Tasks under way and the messages they need, by run."""
 
     def __init__(
-        self, engine: Engine, tools: Tools, models: Mapping[str, Model], channels: Mapping[str, Channel]
+        self,
+        engine: Engine,
+        tools: Tools,
+        models: Mapping[str, Model],
+        channels: Mapping[str, Channel],
+        home: str = "",
     ) -> None:
-        self._engine, self._tools, self._models = engine, tools, models
+        self._engine, self._tools, self._models, self._home = engine, tools, models, home
         self._tasks: dict[str, dict[int, asyncio.Task[None]]] = {}
         self._sending: set[asyncio.Task[None]] = set()
         self._conversations: dict[str, Conversation] = {}
@@ -123,6 +131,8 @@ class Performer:
         """The run has ended: nothing of it is under way, and its messages are in the store."""
         self._conversations.pop(self._resumed.pop(id, id), None)
         self._stop(id)
+        if (rest := self._tools.over(id)) is not None:
+            self.later(rest)
 
     # effects
 
@@ -279,6 +289,8 @@ class Performer:
             woken=effect.woken,
             back=effect.back,
             look=self._window,
+            root=spec.order.cwd or self._home,
+            held=self._engine.roster.held(spec.id),
         )
 
     def _call_quick(self, effect: CallTool, spec: Spec, run: Run) -> None:
@@ -323,9 +335,9 @@ class Performer:
                 spilled = await self._spill(text)
                 if spilled is not None:
                     text = clip(text, self._engine.roster.rules.text_cap, spilled[0])
-                return ToolReturned(**where, text=text, error=error, spilled=spilled)
+                return ToolReturned(**where, text=text, error=error, images=checked(returned).images, spilled=spilled)
             case Orders():
-                return Ordered(**where, orders=checked(returned), asked_at=effect.at)
+                return Ordered(**where, orders=self._placed(effect.run, checked(returned)), asked_at=effect.at)
             case Submission():
                 done = checked(returned)
                 return Submitted(
@@ -335,6 +347,15 @@ class Performer:
                 return Asked(**where, question=checked(returned).question)
             case _:
                 assert_never(returned)
+
+    def _placed(self, run: str, orders: Orders) -> Orders:
+        """Where children are sent is told without links and relative to their parent, so that the core can compare."""
+        spec = self._engine.roster.specs.get(run)
+        root = (spec.order.cwd if spec is not None else "") or self._home
+        if not root or not any(o.cwd and o.cwd != root for o in orders.spawns):
+            return orders
+        spawns = (replace(o, cwd=os.path.realpath(os.path.join(root, o.cwd))) if o.cwd else o for o in orders.spawns)
+        return replace(orders, spawns=tuple(spawns))
 
     async def _compose(self, effect: Compose, spec: Spec) -> None:
         texts, failed = [], False

@@ -10,7 +10,7 @@ from retinue.core.effects import ChildOutcome
 from retinue.core.orders import Order, Orders, Spec
 from retinue.core.state import Run
 from retinue.core.text import run_id
-from retinue.core.values import Message, Restart, ToolSchema, Value
+from retinue.core.values import Capabilities, Image, Message, Restart, ToolSchema, Value
 
 
 class Answer(Value):
@@ -18,6 +18,7 @@ class Answer(Value):
 
     text: str
     error: bool = False
+    images: tuple[Image, ...] = ()
 
 
 class Submission(Value):
@@ -74,7 +75,8 @@ class Look(Protocol):
 class Caller:
     """Who calls, and what a tool may know of it. `key` names this call for ever; `again` says that an earlier process
     may have started it; `woken`, that it had asked to wait and the wait is over. `back` are the ends of those it waited
-    for that are not kept, so that `children` does not show them any more."""
+    for that are not kept, so that `children` does not show them any more. `root` is the directory in which the run
+    works, `held` what it may do at this moment."""
 
     spec: Spec
     run: Run
@@ -86,6 +88,8 @@ class Caller:
     woken: bool = False
     back: Sequence[ChildOutcome] = ()
     look: Look | None = None
+    root: str = ""
+    held: Capabilities = Capabilities()
 
     @property
     def id(self) -> str:
@@ -119,9 +123,10 @@ class Tool(Protocol):
     what may be done with a call that was under way when the process died; a tool that declares nothing is `unsafe`.
     `compose` puts the outcomes of joined children into words when their order says `compose=True`.
 
-    A tool may also have: `risk`, what it can do to the world (undeclared is `execute`); `words`, how the ends of its
-    children are told; `summarize(group, outcomes)`, the summary of a group; `invalid`, how its complaint about
-    malformed arguments begins."""
+    A tool may also have: `risk`, what it can do to the world (undeclared is `execute`); `subject`, the argument that
+    rules about it look at; `summary(args)`, one line on what a call is about; `words`, how the ends of its children are
+    told; `summarize(group, outcomes)`, the summary of a group; `invalid`, how its complaint about malformed arguments
+    begins."""
 
     schema: ToolSchema
     restart: Restart

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from typing import Any
 
 from retinue.core.effects import ChildOutcome
@@ -11,12 +11,14 @@ from retinue.core.values import Call, Restart, ToolSchema
 from retinue.errors import ConfigError
 from retinue.tools.arguments import BadArguments, parse
 from retinue.tools.base import Answer, Caller, Returned, Tool
+from retinue.tools.builtin.kit import Kit
 
 
 class Toolbox:
     """Agents may bring tools of the same name: each sees its own. (`submit_result` differs from agent to agent.)"""
 
-    def __init__(self) -> None:
+    def __init__(self, kit: Kit | None = None) -> None:
+        self._kit = kit
         self._tools: dict[str, dict[str, Tool]] = {}
         self._defaults: dict[str, dict[str, Any]] = {}
 
@@ -54,7 +56,14 @@ class Toolbox:
             args: dict[str, Any] = parse(call.args)
         except BadArguments as error:
             return Answer(text=f"{getattr(found, 'invalid', 'Invalid parameters')}: {error}", error=True)
+        writes = getattr(found, "guarded", False) and getattr(found, "risk", "") == "write"
+        if writes and self._kit is not None and (why := self._kit.writers.take(caller)):
+            return Answer(text=f"Not run: {why}", error=True)
         return await found.run(caller, args)
+
+    def over(self, run: str) -> Awaitable[None] | None:
+        """A run has ended: what its tools still hold is given back, at once or by what is returned."""
+        return None if self._kit is None else self._kit.over(run)
 
     def is_quick(self, agent: str, name: str) -> bool:
         """Whether a tool returns without ever waiting. (One that is not there is answered for at once.)"""

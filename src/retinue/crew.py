@@ -1,0 +1,97 @@
+"""The agents and models that a runtime knows: names become tools and models, and requests become orders."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+from msgspec.structs import replace
+
+from retinue.config import environment_catalog
+from retinue.core.orders import Order
+from retinue.core.values import checked
+from retinue.definitions import Agent, define
+from retinue.errors import ConfigError, NotFound
+from retinue.models.base import Model, Models
+from retinue.runtime.engine import Engine
+from retinue.tools.base import Tool
+from retinue.tools.builtin.kit import Kit
+from retinue.tools.toolbox import Toolbox
+
+
+class Crew:
+    """Whoever may run here. `models` and the toolbox are the engine's too: what is learned here is known there. `home`
+    is where runs work that are not told otherwise."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        toolbox: Toolbox,
+        kit: Kit,
+        models: dict[str, Model],
+        catalog: Models | None,
+        home: str,
+    ) -> None:
+        self._engine, self._toolbox, self._kit, self._home = engine, toolbox, kit, home
+        self.models, self.catalog = models, catalog
+        self.agents: dict[str, Agent] = {}
+
+    def __contains__(self, agent: Agent) -> bool:
+        return self.agents.get(agent.name) is agent
+
+    def register(self, agent: Agent) -> None:
+        crew = list(agent.crew())
+        tools = {a.name: self._equip(a) for a in crew}
+        models = dict(self.models)
+        for member in crew:
+            if self.agents.get(member.name, member) is not member:
+                raise ConfigError(f"two different agents are named {member.name!r}")
+            if (
+                not isinstance(member.model, str)
+                and models.setdefault(member.model_name, member.model) is not member.model
+            ):
+                raise ConfigError(f"two different models are named {member.model_name!r}: give one another name")
+        boxes = Toolbox()
+        for member in crew:
+            boxes.add(member.name, tools[member.name])
+        self.models.update(models)
+        for member in crew:
+            self._toolbox.add(member.name, tools[member.name], member.order_defaults)
+            self.agents[member.name] = member
+            if isinstance(member.model, str):
+                self.know_model(member.model)
+            self._engine.register(define(member, tools), member.model_info)
+
+    def know_model(self, name: str) -> None:
+        """A model that is given by its name alone is looked up in the catalog."""
+        if name not in self.models and ":" in name:
+            self.catalog = self.catalog or environment_catalog()
+            self.models[name] = model = self.catalog.find(name)
+            self._engine.describe(replace(model.info, name=name))
+
+    def _equip(self, agent: Agent) -> Sequence[Tool]:
+        own = agent.equip(self._kit.tool)
+        if not own or any(t.schema.name == "artifact" for t in own):
+            return own
+        return (*own, self._kit.tool("artifact"))
+
+    def order(self, agent: Agent, task: str, options: dict[str, Any]) -> Order:
+        options = agent.order_options(options)
+        self.know_model(options.get("model", ""))
+        options["cwd"] = os.path.realpath(os.path.join(self._home, options.get("cwd", "")))
+        if (seconds := options.pop("timeout_seconds", None)) is not None:
+            options["timeout_ms"] = round(seconds * 1000)
+        try:
+            return checked(Order(agent=agent.name, task=task, **options))
+        except TypeError as error:
+            known = ", ".join(Order.__struct_fields__)
+            raise ConfigError(f"{error}; the options of a run are: {known}") from None
+        except ValueError as error:
+            raise ConfigError(f"an option of the run is wrong: {error}") from None
+
+    def find(self, name: str) -> Agent:
+        agent = self.agents.get(name)
+        if agent is None:
+            raise NotFound(f"agent {name!r} is not known to this program; register it first")
+        return agent

@@ -1,0 +1,85 @@
+"""The built-in tools by name, and what they share in one runtime: its private folder, the sandbox, the leases."""
+
+from __future__ import annotations
+
+import difflib
+import shutil
+import tempfile
+from collections.abc import Awaitable, Callable
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from retinue.errors import ConfigError
+from retinue.tools.base import Tool
+from retinue.tools.builtin.artifacts import PAGE, ArtifactTool
+from retinue.tools.builtin.writers import Writers
+
+NAMES = (
+    "read",
+    "list",
+    "search",
+    "find",
+    "edit",
+    "write",
+    "shell",
+    "shell_output",
+    "shell_stop",
+    "git",
+    "fetch",
+    "think",
+    "tasks",
+    "artifact",
+    "ask",
+)
+
+
+class Kit:
+    """Makes each tool once. `folder` is private to the runtime; without one it lasts as long as the kit."""
+
+    def __init__(
+        self,
+        store: Any,
+        folder: Path | None = None,
+        *,
+        page: int = PAGE,
+        unsafe_bare: bool = False,
+        ports: tuple[int, ...] = (),
+    ) -> None:
+        self._store, self._folder, self._page = store, folder, page
+        self._unsafe_bare, self._ports = unsafe_bare, ports
+        self._made: dict[str, Tool] = {}
+        self._temporary = folder is None
+        self.writers = Writers()
+
+    @cached_property
+    def folder(self) -> Path:
+        folder = Path(tempfile.mkdtemp(prefix="retinue-")) if self._folder is None else self._folder
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return folder
+
+    def tool(self, name: str) -> Tool:
+        """The built-in tool of this name."""
+        if name not in self._made:
+            make: Callable[[], Tool] | None = getattr(self, f"_{name}", None) if name in NAMES else None
+            if make is None:
+                near = difflib.get_close_matches(name, NAMES, n=1)
+                hint = f" Did you mean {near[0]!r}?" if near else ""
+                raise ConfigError(f"there is no built-in tool {name!r}.{hint} There is: {', '.join(NAMES)}")
+            self._made[name] = make()
+        return self._made[name]
+
+    def over(self, run: str) -> Awaitable[None] | None:
+        """A run has ended: what it held here is given back; what it left running is stopped."""
+        self.writers.over(run)
+        processes = self.__dict__.get("processes")
+        return processes.run_over(run) if processes is not None and processes.has(run) else None
+
+    async def close(self) -> None:
+        if (processes := self.__dict__.get("processes")) is not None:
+            await processes.close()
+        if self._temporary and "folder" in self.__dict__:
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _artifact(self) -> Tool:
+        return ArtifactTool(self._store.get_artifact, self._page)
