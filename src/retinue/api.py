@@ -90,6 +90,7 @@ class Retinue:
                 self._crew.know_model(name)
             for agent in self._first:
                 self._crew.register(agent)
+            await self._kit.sweep(set(self._engine.roster.runs))
             await self._engine.take_up()
         except BaseException:
             await self._engine.stop()

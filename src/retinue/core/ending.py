@@ -29,6 +29,8 @@ def finish(
     text = run.said or run.gathered if text is None else text
     if state == "completed" and not text.strip():
         state, stop, error = "failed", "empty", "the run ended without any output"
+    if run.work is not None:
+        text = f"{text}\n\n{run.work.words}".strip()
     ending = Ending(
         state=state,
         stop=stop,
@@ -37,6 +39,7 @@ def finish(
         data=data,
         artifacts=run.spilled,
         last_tool=run.last_tool,
+        work=run.work,
         at=d.now,
     )
     run = let_go(run, d)
@@ -100,7 +103,9 @@ def conclude(run: Run, d: Desk, ending: Ending) -> Run:
     spec, roster = d.spec, d.roster
     roster.ledger.close(run.id)
     roster.leave_group(spec)
-    run = replace(run, state=Ended(ending=ending), wake_at=None, deadline=None, said="", gathered="", spilled=())
+    run = replace(
+        run, state=Ended(ending=ending), wake_at=None, deadline=None, said="", gathered="", spilled=(), work=None
+    )
     if roster.is_live(spec.parent):
         d.tell(spec.parent, ChildEnded(child=run.id))
     _announce(run, d, ending)

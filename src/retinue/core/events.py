@@ -9,7 +9,19 @@ from __future__ import annotations
 from typing import Any
 
 from retinue.core.orders import Base, Order, Orders
-from retinue.core.values import Call, Capabilities, Definition, Image, Mail, ModelInfo, Reply, Restart, Rules, Value
+from retinue.core.values import (
+    Call,
+    Capabilities,
+    Definition,
+    Image,
+    Mail,
+    ModelInfo,
+    Reply,
+    Restart,
+    Rules,
+    Value,
+    Work,
+)
 
 
 class Event(Value, tag=True, tag_field="event"):
@@ -99,11 +111,13 @@ class Admitted(Event):
 
 
 class Replied(Event):
-    """The model answered attempt `attempt` in full. `spilled` names the artifact that holds an over-long text."""
+    """The model answered attempt `attempt` in full. `spilled` names the artifact that holds an over-long text, `work`
+    is what an isolated run has done until now."""
 
     attempt: int
     reply: Reply
     spilled: tuple[str, int] | None = None
+    work: Work | None = None
 
 
 class ModelFailed(Event):
@@ -130,7 +144,8 @@ class ToolReturned(Event):
 
 
 class Ordered(Event):
-    """A tool finished by giving orders. `asked_at` is when the call was made: it is part of the children's names."""
+    """A tool finished by giving orders. `asked_at` is when the call was made: it is part of the children's names.
+    `place` is where the run really works, when that is not where it was sent."""
 
     turn: int
     index: int
@@ -138,6 +153,7 @@ class Ordered(Event):
     name: str
     orders: Orders
     asked_at: int = 0
+    place: str = ""
 
 
 class Submitted(Event):
@@ -151,6 +167,7 @@ class Submitted(Event):
     ok: bool = True
     data: Any = None
     spilled: tuple[str, int] | None = None
+    work: Work | None = None
 
 
 class Asked(Event):

@@ -139,7 +139,7 @@ def _thinking(run: Run, state: Thinking, event: RunEvent, d: Desk) -> Run:
         case Replied():
             if event.attempt != state.attempt or state.retry_at is not None:
                 raise stale(run, event, f"attempt {event.attempt} is not the current one")
-            return take_reply(run, state, event, d)
+            return take_reply(replace(run, work=event.work or run.work), state, event, d)
         case ModelFailed():
             if event.attempt != state.attempt or state.retry_at is not None:
                 raise stale(run, event, f"attempt {event.attempt} is not the current one")
@@ -273,6 +273,7 @@ def _take_orders(run: Run, calls: Calls, event: Ordered, d: Desk) -> Run:
 def _take_submission(run: Run, event: Submitted, d: Desk) -> Run:
     """The run is over by its own word; its history still gets the result that the call asks for."""
     run = d.append(run, Result(call_id=event.call_id, name=event.name, text="Recorded."))
+    run = replace(run, work=event.work or run.work)
     if event.spilled is not None:
         sha, n = event.spilled
         run = replace(run, spilled=(Artifact(path=sha, bytes=n, sha256=sha),))

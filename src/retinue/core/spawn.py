@@ -31,7 +31,7 @@ def plan(run: Run, d: Desk, event: Ordered) -> list[tuple[Spec, Limit]]:
     out = []
     for item, (order, grant) in enumerate(zip(orders, grants, strict=True)):
         slot = Slot(turn=run.turn, index=event.index, item=item, call_id=event.call_id, tool=event.name)
-        spec = _child_spec(run, d, order, slot, event.asked_at or d.now)
+        spec = _child_spec(run, d, order, slot, event)
         if order.budget.usd is not None and not d.roster.models[spec.model].priced:
             raise Refused("price", f"the price of {spec.model!r} is unknown, so a budget in dollars cannot be kept")
         out.append((spec, grant))
@@ -127,8 +127,9 @@ def _least(a: Limit, b: Limit) -> Limit:
     return (w, x, y, z)
 
 
-def _child_spec(run: Run, d: Desk, order: Order, slot: Slot, at: int) -> Spec:
+def _child_spec(run: Run, d: Desk, order: Order, slot: Slot, event: Ordered) -> Spec:
     roster, parent = d.roster, d.spec
+    at, place = event.asked_at or d.now, event.place or parent.order.cwd
     held = roster.held(run.id)
     definition = roster.definitions.get(order.agent)
     if definition is None or (held.agents is not None and order.agent not in held.agents):
@@ -136,15 +137,15 @@ def _child_spec(run: Run, d: Desk, order: Order, slot: Slot, at: int) -> Spec:
         raise Refused("agent", f"no agent {order.agent!r} on the staff; there is: {known}")
     id = run_id(at, run.id, slot.turn, slot.call_id, slot.index, slot.item, count=(slot.index << 6) + slot.item)
     capabilities = grant_tools(order, definition, held)
-    if order.cwd and not policy.covers(order.cwd, parent.order.cwd, held):
-        raise Refused("cwd", f"{order.cwd!r} is outside the parent's directories; name one inside {parent.order.cwd!r}")
+    if order.cwd and not policy.covers(order.cwd, place, held):
+        raise Refused("cwd", f"{order.cwd!r} is outside the parent's directories; name one inside {place!r}")
     model = order.model or definition.model or parent.model
     if model not in roster.models or (capabilities.models is not None and model not in capabilities.models):
         known = ", ".join(capabilities.models if capabilities.models is not None else sorted(roster.models))
         raise Refused("model", f"model {model!r} is not allowed; allowed: {known}")
     return Spec(
         id=id,
-        order=_settled(order, parent.order),
+        order=_settled(order, parent.order, place),
         root=parent.root,
         parent=parent.id,
         depth=parent.depth + 1,
@@ -160,13 +161,13 @@ def _child_spec(run: Run, d: Desk, order: Order, slot: Slot, at: int) -> Spec:
     )
 
 
-def _settled(order: Order, parent: Order) -> Order:
+def _settled(order: Order, parent: Order, place: str) -> Order:
     """The order as it is kept: what it left to its parent is decided. Who is waited for is also heard; who belongs to a
     group that will be summed up is kept for it."""
     bond = order.bond or parent.orphans
     news = order.news or bond == "wait"
     retention = "keep" if order.group_size else order.retention
-    questions, cwd = order.questions or parent.questions, order.cwd or parent.cwd
+    questions, cwd = order.questions or parent.questions, order.cwd or place
     settled = (bond, news, retention, questions, cwd)
     if settled != (order.bond, order.news, order.retention, order.questions, order.cwd):
         order = replace(order, bond=bond, news=news, retention=retention, questions=questions, cwd=cwd)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Literal
 
 from retinue.core.effects import ChildOutcome, Purpose
-from retinue.core.values import Artifact, Call, Capabilities, Ending, Usage, Value
+from retinue.core.values import Artifact, Call, Capabilities, Ending, Usage, Value, Work
 
 Amounts = tuple[int, int, int, int]
 NOTHING: Amounts = (0, 0, 0, 0)
@@ -164,6 +164,7 @@ class Run(Value):
     deaths: int = 0
     restarts: int = 0
     grants: tuple[str, ...] = ()
+    work: Work | None = None
 
 
 def is_seated(run: Run) -> bool:

@@ -85,6 +85,23 @@ class Artifact(Value):
     sha256: str
 
 
+class Work(Value):
+    """What an isolated run left on its branch: how much, since which commit, and the artifact that holds the diff."""
+
+    branch: str
+    base: str
+    commit: str
+    files: int
+    added: int
+    removed: int
+    diff: str
+
+    @property
+    def words(self) -> str:
+        size = f"{self.files} files, +{self.added} -{self.removed}"
+        return f"[Changes on branch {self.branch} since {self.base[:12]}: {size}; the diff is in artifact {self.diff}]"
+
+
 class Usage(Value):
     """What was spent. `estimated` counts the tokens that were booked without a provider's word."""
 
@@ -274,6 +291,7 @@ class Ending(Value):
     data: Any = None
     artifacts: tuple[Artifact, ...] = ()
     last_tool: str = ""
+    work: Work | None = None
     at: int = 0
 
 

@@ -25,15 +25,16 @@ from retinue.core.events import (
     ToolReturned,
 )
 from retinue.core.history import Conversation, History
-from retinue.core.orders import Base, Orders, Spec
+from retinue.core.orders import Base, Order, Orders, Spec
 from retinue.core.policy import allows
 from retinue.core.state import Run
 from retinue.core.text import clean, clip
-from retinue.core.values import Call, Message, Reply, Restart, Result, ToolSchema, checked
+from retinue.core.values import Call, Message, Reply, Restart, Result, ToolSchema, Work, checked
 from retinue.errors import ModelError, ModelUnavailable, RetinueError
 from retinue.models.base import Model, Request
 from retinue.runtime.outbox import Outbox
 from retinue.runtime.window import Window
+from retinue.sandbox.worktree import Changes
 from retinue.tools.base import Answer, Ask, Caller, Returned, Submission, Tool
 
 if TYPE_CHECKING:
@@ -63,6 +64,10 @@ class Tools(Protocol):
     def defaults(self, agent: str) -> dict[str, Any]: ...
 
     def tools(self, agent: str) -> Mapping[str, Tool]: ...
+
+    def place(self, spec: Spec, home: str) -> Coroutine[Any, Any, str]: ...
+
+    def work(self, spec: Spec) -> Coroutine[Any, Any, Changes | None]: ...
 
     def over(self, run: str) -> Awaitable[None] | None: ...
 
@@ -148,7 +153,7 @@ class Performer:
                     self._parked.append(effect)
                 elif isinstance(effect, CallModel):
                     self._start(effect.run, -1, self._call_model(effect, spec, run))
-                elif self._tools.is_quick(spec.order.agent, effect.call.name):
+                elif not spec.order.isolation and self._tools.is_quick(spec.order.agent, effect.call.name):
                     self._call_quick(effect, spec, run)
                 else:
                     self._start(effect.run, effect.index, self._call_tool(effect, spec, run))
@@ -205,7 +210,8 @@ class Performer:
         try:
             reply = await self._ask(effect, spec, run)
             spilled = await self._spill(reply.message.text, spec.order.keep_whole)
-            event = Replied(attempt=attempt, reply=reply, spilled=spilled)
+            work = None if reply.message.calls else await self._work(spec)
+            event = Replied(attempt=attempt, reply=reply, spilled=spilled, work=work)
         except ModelUnavailable as error:
             after = round(error.after_seconds * 1000)
             event = ModelFailed(attempt=attempt, kind=error.kind, message=str(error), retry=True, after_ms=after)
@@ -277,7 +283,22 @@ class Performer:
             self._offered[key] = offered
         return offered
 
-    def _caller(self, effect: CallTool, spec: Spec, run: Run) -> Caller:
+    async def _work(self, spec: Spec) -> Work | None:
+        """What an isolated run has done until now; its diff is kept before anybody is told of it."""
+        if not spec.order.isolation:
+            return None
+        try:
+            done = await self._tools.work(spec)
+        except RetinueError as error:
+            log.warning("the changes of %s could not be read: %s", spec.id, error)
+            return None
+        if done is None:
+            return None
+        diff = await self._engine.with_space(lambda: self._engine.store.put_artifact(done.diff))
+        told = {f: getattr(done, f) for f in ("branch", "base", "commit", "files", "added", "removed")}
+        return Work(**told, diff=diff.sha256)
+
+    def _caller(self, effect: CallTool, spec: Spec, run: Run, place: str = "") -> Caller:
         return Caller(
             spec=spec,
             run=run,
@@ -289,7 +310,7 @@ class Performer:
             woken=effect.woken,
             back=effect.back,
             look=self._window,
-            root=spec.order.cwd or self._home,
+            root=place or spec.order.cwd or self._home,
             held=self._engine.roster.held(spec.id),
         )
 
@@ -307,7 +328,8 @@ class Performer:
 
     async def _call_tool(self, effect: CallTool, spec: Spec, run: Run) -> None:
         try:
-            returned = await self._tools.run(spec.order.agent, self._caller(effect, spec, run), effect.call)
+            place = await self._tools.place(spec, self._home) if spec.order.isolation else ""
+            returned = await self._tools.run(spec.order.agent, self._caller(effect, spec, run, place), effect.call)
         except (Exception, asyncio.CancelledError) as error:
             if isinstance(error, asyncio.CancelledError) and _asked_to_stop():
                 raise
@@ -337,25 +359,26 @@ class Performer:
                     text = clip(text, self._engine.roster.rules.text_cap, spilled[0])
                 return ToolReturned(**where, text=text, error=error, images=checked(returned).images, spilled=spilled)
             case Orders():
-                return Ordered(**where, orders=self._placed(effect.run, checked(returned)), asked_at=effect.at)
+                orders, place = await self._placed(effect.run, checked(returned))
+                return Ordered(**where, orders=orders, asked_at=effect.at, place=place)
             case Submission():
-                done = checked(returned)
-                return Submitted(
-                    **where, text=done.text, ok=done.ok, data=done.data, spilled=await self._spill(done.text)
-                )
+                done, spec = checked(returned), self._engine.roster.specs.get(effect.run)
+                work = await self._work(spec) if spec is not None else None
+                spilled = await self._spill(done.text)
+                return Submitted(**where, text=done.text, ok=done.ok, data=done.data, spilled=spilled, work=work)
             case Ask():
                 return Asked(**where, question=checked(returned).question)
             case _:
                 assert_never(returned)
 
-    def _placed(self, run: str, orders: Orders) -> Orders:
-        """Where children are sent is told without links and relative to their parent, so that the core can compare."""
+    async def _placed(self, run: str, orders: Orders) -> tuple[Orders, str]:
+        """Where children are sent is told without links, so that the core can compare it; and where their parent is."""
         spec = self._engine.roster.specs.get(run)
-        root = (spec.order.cwd if spec is not None else "") or self._home
+        place = await self._tools.place(spec, self._home) if spec is not None and spec.order.isolation else ""
+        root = place or (spec.order.cwd if spec is not None else "") or self._home
         if not root or not any(o.cwd and o.cwd != root for o in orders.spawns):
-            return orders
-        spawns = (replace(o, cwd=os.path.realpath(os.path.join(root, o.cwd))) if o.cwd else o for o in orders.spawns)
-        return replace(orders, spawns=tuple(spawns))
+            return orders, place
+        return replace(orders, spawns=tuple(_without_links(o, root) for o in orders.spawns)), place
 
     async def _compose(self, effect: Compose, spec: Spec) -> None:
         texts, failed = [], False
@@ -395,6 +418,10 @@ class Performer:
         task = asyncio.get_running_loop().create_task(work)
         self._sending.add(task)
         task.add_done_callback(self._sending.discard)
+
+
+def _without_links(order: Order, root: str) -> Order:
+    return replace(order, cwd=os.path.realpath(os.path.join(root, order.cwd))) if order.cwd else order
 
 
 def at_once(work: Coroutine[Any, Any, T]) -> T:

@@ -97,7 +97,8 @@ class Caller:
 
     @property
     def cwd(self) -> str:
-        return self.spec.order.cwd
+        """Where it works, as far as it is known."""
+        return self.root or self.spec.order.cwd
 
     def child_id(self, item: int = 0) -> str:
         """The id that item `item` of this call's children will have, for tools that must name it in their answer."""

@@ -7,8 +7,10 @@ from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from typing import Any
 
 from retinue.core.effects import ChildOutcome
+from retinue.core.orders import Spec
 from retinue.core.values import Call, Restart, ToolSchema
 from retinue.errors import ConfigError
+from retinue.sandbox.worktree import Changes
 from retinue.tools.arguments import BadArguments, parse
 from retinue.tools.base import Answer, Caller, Returned, Tool
 from retinue.tools.builtin.kit import Kit
@@ -60,6 +62,19 @@ class Toolbox:
         if writes and self._kit is not None and (why := self._kit.writers.take(caller)):
             return Answer(text=f"Not run: {why}", error=True)
         return await found.run(caller, args)
+
+    async def place(self, spec: Spec, home: str) -> str:
+        """Where a run works: the directory that it was sent to, or a copy of it."""
+        source = spec.order.cwd or home
+        if self._kit is None or spec.order.isolation != "worktree":
+            return source
+        return await self._kit.worktrees.open(spec.id, source)
+
+    async def work(self, spec: Spec) -> Changes | None:
+        """What an isolated run has done until now."""
+        if self._kit is None or not self._kit.worktrees.has(spec.id):
+            return None
+        return await self._kit.worktrees.changes(spec.id, spec.order.task)
 
     def over(self, run: str) -> Awaitable[None] | None:
         """A run has ended: what its tools still hold is given back, at once or by what is returned."""

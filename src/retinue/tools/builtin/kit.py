@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from retinue.errors import ConfigError
+from retinue.sandbox.worktree import Worktrees
 from retinue.tools.base import Tool
 from retinue.tools.builtin.artifacts import PAGE, ArtifactTool
 from retinue.tools.builtin.writers import Writers
@@ -50,6 +51,7 @@ class Kit:
         self._unsafe_bare, self._ports = unsafe_bare, ports
         self._made: dict[str, Tool] = {}
         self._temporary = folder is None
+        self._leaving: set[str] = set()
         self.writers = Writers()
 
     @cached_property
@@ -57,6 +59,10 @@ class Kit:
         folder = Path(tempfile.mkdtemp(prefix="retinue-")) if self._folder is None else self._folder
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         return folder
+
+    @cached_property
+    def worktrees(self) -> Worktrees:
+        return Worktrees(self.folder / "worktrees")
 
     def tool(self, name: str) -> Tool:
         """The built-in tool of this name."""
@@ -73,9 +79,29 @@ class Kit:
         """A run has ended: what it held here is given back; what it left running is stopped."""
         self.writers.over(run)
         processes = self.__dict__.get("processes")
-        return processes.run_over(run) if processes is not None and processes.has(run) else None
+        if (processes is None or not processes.has(run)) and not self.is_isolated(run):
+            return None
+        self._leaving.add(run)
+        return self._tidy(run)
+
+    def is_isolated(self, run: str) -> bool:
+        return "worktrees" in self.__dict__ and self.worktrees.has(run)
+
+    async def _tidy(self, run: str) -> None:
+        if (processes := self.__dict__.get("processes")) is not None:
+            await processes.run_over(run)
+        if self.is_isolated(run):
+            await self.worktrees.close(run)
+        self._leaving.discard(run)
+
+    async def sweep(self, open_runs: set[str]) -> None:
+        """After a restart: the copies of runs that have ended go. (Their processes went with the last process.)"""
+        if self._folder is not None and (self._folder / "worktrees").is_dir():
+            await self.worktrees.sweep(open_runs)
 
     async def close(self) -> None:
+        for run in list(self._leaving):
+            await self._tidy(run)
         if (processes := self.__dict__.get("processes")) is not None:
             await processes.close()
         if self._temporary and "folder" in self.__dict__:

@@ -1,0 +1,212 @@
+"""Which calls are made, asked about and denied: the words of rules, the modes, and who has the last word."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import random
+
+import pytest
+
+from retinue.core import permits, policy
+from retinue.core.permits import Verdict
+from retinue.core.values import MODES, Call, Capabilities, Guard
+
+WRITE = Guard(risk="write", subject="path", guarded=True)
+SHELL = Guard(risk="execute", subject="command", guarded=True)
+FETCH = Guard(risk="network", subject="url", guarded=True)
+READ = Guard(risk="read", subject="path")
+OWN = Guard(risk="execute")
+SPAWN = Guard(risk="spawn")
+
+
+def calls(name: str, **args: object) -> Call:
+    return Call(id="c", name=name, args=json.dumps(args))
+
+
+def verdict(
+    call: Call, guard: Guard, *held: Capabilities, grants: tuple[str, ...] = (), default: str = "manual"
+) -> str:
+    chain = [(f"run {n}", h) for n, h in enumerate(held or (Capabilities(),))]
+    return permits.rule_on(chain, call, guard, grants, default).verdict
+
+
+def rules(*texts: str, mode: str = "") -> Capabilities:
+    return Capabilities(rules=texts, mode=mode)
+
+
+@pytest.mark.parametrize(
+    ("mode", "row"),
+    [
+        ("bypassPermissions", ("allow", "allow", "allow", "allow")),
+        ("auto", ("allow", "allow", "allow", "ask")),
+        ("acceptEdits", ("allow", "allow", "ask", "ask")),
+        ("manual", ("allow", "ask", "ask", "ask")),
+        ("dontAsk", ("allow", "deny", "deny", "deny")),
+        ("plan", ("allow", "deny", "deny", "deny")),
+    ],
+)
+def test_a_mode_says_what_is_made_asked_and_denied(mode: str, row: tuple[str, ...]) -> None:
+    about = [("read", READ), ("write", WRITE), ("shell", SHELL), ("fetch", FETCH)]
+    assert tuple(verdict(calls(name), guard, rules(mode=mode)) for name, guard in about) == row
+
+
+def test_every_mode_is_at_least_as_strict_as_the_one_before() -> None:
+    for weaker, stronger in itertools.pairwise(MODES):
+        for guard in (READ, WRITE, SHELL, FETCH, OWN, SPAWN):
+            a, b = (verdict(calls("t"), guard, rules(mode=m)) for m in (weaker, stronger))
+            assert permits.STRICTNESS[a] <= permits.STRICTNESS[b], (weaker, stronger, guard)
+
+
+def test_functions_of_the_program_are_not_asked_about_but_a_plan_stays_a_plan() -> None:
+    assert [verdict(calls("own"), OWN, rules(mode=m)) for m in ("", "manual", "dontAsk", "plan")] == [
+        "allow",
+        "allow",
+        "allow",
+        "deny",
+    ]
+    assert verdict(calls("delegate_tasks"), SPAWN, rules(mode="plan")) == "allow", "children have the same plan"
+
+
+def test_a_denial_stands_before_a_question_before_a_permission_before_the_mode() -> None:
+    every = ("allow: shell(git *)", "ask: shell(git push*)", "deny: shell(*--force*)")
+    held = rules(*every, mode="plan")
+    assert verdict(calls("shell", command="git log"), SHELL, held) == "allow"
+    assert verdict(calls("shell", command="git push"), SHELL, held) == "ask"
+    assert verdict(calls("shell", command="git push --force"), SHELL, held) == "deny"
+    assert verdict(calls("shell", command="make"), SHELL, held) == "deny", "that is the mode's word"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "git log; rm -rf .",
+        "git log && id",
+        "git log | sh",
+        "git $(id)",
+        "git `id`",
+        "git log\nid",
+        "git log > x",
+        "git ${IFS}",
+    ],
+)
+def test_a_wildcard_does_not_vouch_for_more_than_one_plain_command(command: str) -> None:
+    assert verdict(calls("shell", command=command), SHELL, rules("allow: shell(git *)")) == "ask"
+    assert verdict(calls("shell", command=command), SHELL, rules("allow: shell(git *)", "deny: shell(git *)")) == "deny"
+    granted = permits.rule_for("allow", "shell", command)
+    assert verdict(calls("shell", command=command), SHELL, grants=(granted,)) == "allow", "exactly this was granted"
+    assert verdict(calls("shell", command=command + " -x"), SHELL, grants=(granted,)) == "ask"
+
+
+@pytest.mark.parametrize(
+    ("pattern", "path", "is_denied"),
+    [
+        ("src/**", "src/a/b.py", True),
+        ("src/**", "./src//a/../a/b.py", True),
+        ("src/*", "src/a/b.py", False),
+        ("src/*", "src/b.py", True),
+        ("**/.env", ".env", True),
+        ("**/.env", "a/b/.env", True),
+        (".env", "a/../.env", True),
+        (".env", ".envrc", False),
+        ("/etc/**", "/etc/passwd", True),
+    ],
+)
+def test_paths_are_compared_without_detours(pattern: str, path: str, is_denied: bool) -> None:
+    found = verdict(calls("write", path=path), WRITE, rules(f"deny: write({pattern})", mode="bypassPermissions"))
+    assert (found == "deny") == is_denied
+    assert bool(permits.denied_path(rules(f"deny: write({pattern})"), "write", path)) == is_denied
+
+
+def test_a_domain_is_a_host_and_what_is_below_it() -> None:
+    held = rules("allow: fetch(domain:example.org)")
+    told = {
+        "https://example.org/x": "allow",
+        "https://a.example.org": "allow",
+        "https://user@example.org:8080/": "allow",
+        "https://notexample.org/": "ask",
+        "https://example.org.evil.test/": "ask",
+        "https://evil.test/?u=https://example.org/": "ask",
+        "https://example.org@evil.test/": "ask",
+    }
+    assert {url: verdict(calls("fetch", url=url), FETCH, held) for url in told} == told
+
+
+def test_a_rule_for_many_tools() -> None:
+    held = rules("deny: mcp__files__*")
+    assert verdict(calls("mcp__files__write"), OWN, held) == "deny"
+    assert verdict(calls("mcp__other__write"), OWN, held) == "allow"
+
+
+@pytest.mark.parametrize(
+    "text", ["", "shell", "permit: shell", "allow:", "allow: shell(git", "deny shell", "allow: a b"]
+)
+def test_what_is_not_a_rule_is_refused_with_an_example(text: str) -> None:
+    with pytest.raises(ValueError, match="is not a rule; write for example"):
+        permits.read_rule(text)
+
+
+def test_a_child_cannot_permit_itself_what_its_parent_is_asked_about() -> None:
+    wide = rules("allow: shell", mode="bypassPermissions")
+    assert verdict(calls("shell", command="x"), SHELL, wide, rules(mode="manual")) == "ask"
+    assert verdict(calls("shell", command="x"), SHELL, wide, rules(mode="plan")) == "deny"
+    assert verdict(calls("shell", command="x"), SHELL, wide, Capabilities()) == "ask", (
+        "the runtime's mode is the root's"
+    )
+    derived = policy.derive(rules("deny: shell", mode="plan"), wide)
+    assert (derived.mode, "deny: shell" in derived.rules) == ("plan", True)
+
+
+def test_a_grant_answers_a_question_and_never_a_denial() -> None:
+    assert verdict(calls("shell", command="make"), SHELL, grants=("allow: shell(make)",)) == "allow"
+    assert (
+        verdict(calls("shell", command="make"), SHELL, rules("deny: shell"), grants=("allow: shell(make)",)) == "deny"
+    )
+
+
+def test_malformed_arguments_are_asked_about_as_they_are() -> None:
+    broken = Call(id="c", name="shell", args='{"command": ')
+    assert verdict(broken, SHELL, rules("allow: shell(git *)")) == "ask"
+    assert "{" in permits.question_text(broken, SHELL)
+
+
+def test_no_tree_of_rules_lets_a_child_do_what_an_ancestor_may_not() -> None:
+    """5,000 random chains, read by a second, plain implementation: the strictest level decides."""
+    r = random.Random(7)
+    words = ["git log", "git push", "rm x", "make"]
+    patterns = ["", "*", "git *", "rm *", "make"]
+    for _ in range(5_000):
+        chain, held = [], Capabilities()
+        for depth in range(r.randint(1, 5)):
+            asked = Capabilities(
+                mode=r.choice(("", "", *MODES)),
+                rules=tuple(
+                    f"{r.choice(('allow', 'ask', 'deny'))}: shell" + (f"({p})" if (p := r.choice(patterns)) else "")
+                    for _ in range(r.randint(0, 2))
+                ),
+            )
+            held = asked if not depth else policy.derive(held, asked)
+            chain.insert(0, (str(depth), held))
+        command = r.choice(words)
+        found = permits.rule_on(chain, calls("shell", command=command), SHELL)
+        levels = [_plainly(h, command, is_root=n == len(chain) - 1) for n, (_, h) in enumerate(chain)]
+        assert permits.STRICTNESS[found.verdict] == max(permits.STRICTNESS[v] for v in levels), (chain, command)
+        for n in range(1, len(chain)):
+            above = permits.rule_on(chain[n:], calls("shell", command=command), SHELL)
+            assert permits.STRICTNESS[above.verdict] <= permits.STRICTNESS[found.verdict]
+            assert policy.exceeds(chain[0][1], chain[n][1]) is None
+
+
+def _plainly(held: Capabilities, command: str, *, is_root: bool) -> Verdict:
+    hits = set()
+    for text in held.rules:
+        effect, _, rest = text.partition(": shell")
+        pattern = rest[1:-1] if rest else "*"
+        if pattern in ("*", command) or (pattern.endswith(" *") and command.startswith(pattern[:-1])):
+            hits.add(effect)
+    for effect in ("deny", "ask", "allow"):
+        if effect in hits:
+            return effect  # type: ignore[return-value]
+    mode = held.mode or ("manual" if is_root else "bypassPermissions")
+    table: dict[str, Verdict] = {"bypassPermissions": "allow", "auto": "allow", "dontAsk": "deny", "plan": "deny"}
+    return table.get(mode, "ask")
