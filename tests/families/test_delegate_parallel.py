@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 from typing import Any
 
@@ -309,7 +310,7 @@ async def test_tasks_work_where_their_lead_works() -> None:
     world, store = World([parallel("a"), background("b")]), MemoryStore()
     async with Retinue(store, clock=VirtualClock(), channels={"hook": Recorder()}) as retinue:
         await retinue.run(world.lead, "Go.", cwd="project")
-        assert {row.spec.order.cwd for row in await store.started(0)} == {"project"}
+        assert {row.spec.order.cwd for row in await store.started(0)} == {os.getcwd() + "/project"}
 
 
 @pytest.mark.parametrize("state", DELEGATE)

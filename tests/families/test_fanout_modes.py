@@ -365,11 +365,12 @@ async def test_a_file_must_lie_where_the_lead_may_read(tmp_path: Path) -> None:
 
 
 @on_virtual_time
-async def test_without_a_directory_set_for_the_lead_no_file_is_handed_over(tmp_path: Path) -> None:
+async def test_a_file_outside_of_where_the_lead_works_is_not_handed_over(tmp_path: Path) -> None:
     (tmp_path / "f").write_text("secret", encoding="utf-8")
     for task in ({"cwd": str(tmp_path), "read_first": ["f"]}, {"read_first": [str(tmp_path / "f")]}):
         scene = await play(lead(Cast([spawn({"task": "a", **task}), "thanks"])))
-        assert "no working directory is set for you" in scene.refusal
+        assert "outside" in scene.refusal
+        assert "secret" not in scene.refusal
 
 
 def test_the_disk_is_touched_in_a_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -305,9 +305,17 @@ async def test_a_waiting_parent_holds_no_slot() -> None:
 
 @on_virtual_time
 async def test_a_child_works_in_the_directory_it_is_given_or_in_its_spawners() -> None:
-    world = World([spawn("say a", cwd="/there", cleanup="keep"), spawn("say b", cleanup="keep")])
+    world = World([spawn("say a", cwd="there", cleanup="keep"), spawn("say b", cleanup="keep")])
     outcome = await world.go(cwd="/here")
-    assert [s.order.cwd for s, _ in await world.rows(outcome.id)] == ["/there", "/here"]
+    assert [s.order.cwd for s, _ in await world.rows(outcome.id)] == ["/here/there", "/here"]
+
+
+@pytest.mark.parametrize("cwd", ["/", "../..", "/hereafter", "/here/../there"])
+@on_virtual_time
+async def test_a_child_is_not_sent_outside_of_where_its_spawner_works(cwd: str) -> None:
+    world = World([spawn("say a", cwd=cwd, cleanup="keep")])
+    outcome = await world.go(cwd="/here")
+    assert await world.rows(outcome.id) == []
 
 
 def test_the_description_and_the_guide_tell_a_model_what_it_needs() -> None:

@@ -105,7 +105,7 @@ MUTATIONS = [
     Mutation(
         "a returning run takes no slot",
         "core/calls.py",
-        "    if lanes and not isinstance(run.state, (Thinking, Working)):",
+        "    if lanes and not is_seated(run):",
         "    if False:",
     ),
     Mutation(
@@ -305,5 +305,24 @@ MUTATIONS = [
         "core/ending.py",
         "    roster.leave_group(spec)\n",
         "",
+    ),
+    Mutation(
+        "a permitted tool takes a slot that it does not hold",
+        "core/calls.py",
+        "wait_in(run, d, Working(calls=calls, seated=is_seated(run)))",
+        "wait_in(run, d, Working(calls=calls))",
+    ),
+    Mutation("a denied call is made", "core/asking.py", "    if not event.allow:\n", "    if False:\n"),
+    Mutation(
+        "what needs a permission is made without one",
+        "core/calls.py",
+        '    if d.order.questions != "ask":\n        why',
+        '    if d.order.questions != "ask":\n        return None, None\n        why',
+    ),
+    Mutation(
+        "a question stays when it was answered",
+        "core/asking.py",
+        "    questions = tuple(q for q in calls.questions if q.index != index)\n    calls = replace(calls, tools",
+        "    questions = calls.questions\n    calls = replace(calls, tools",
     ),
 ]
