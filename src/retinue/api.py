@@ -13,6 +13,7 @@ import msgspec
 
 from retinue import asked
 from retinue.channels.base import Channel
+from retinue.config import environment_secrets
 from retinue.core import machine, policy
 from retinue.core.events import (
     AnyEvent,
@@ -25,6 +26,7 @@ from retinue.core.events import (
     Requeued,
 )
 from retinue.core.orders import Base
+from retinue.core.secrets import Redactor
 from retinue.core.spawn import cannot_write, fork_point
 from retinue.core.state import Ended
 from retinue.core.text import run_id
@@ -51,6 +53,7 @@ class Retinue:
     `store` is a path (SQLite), None (memory), or a `Store`. Agents named in `agents` are known from the start, so that
     open runs of an earlier process go on at once; those of other agents wait until their agent is used. `workspace` is
     the directory in which runs work that name none; where there is no sandbox, `unsafe_bare` runs commands without.
+    `secrets` are values, by name, that are never written down, beside those that the environment holds.
     """
 
     def __init__(
@@ -64,6 +67,7 @@ class Retinue:
         clock: Clock | None = None,
         workspace: str | Path | None = None,
         unsafe_bare: bool = False,
+        secrets: Mapping[str, str] | None = None,
     ) -> None:
         self._clock = clock or SystemClock()
         try:
@@ -79,7 +83,10 @@ class Retinue:
         toolbox, known_models = Toolbox(self._kit), dict[str, Model]()
         self._asked: dict[str, asyncio.Future[str]] = {}
         home = os.path.realpath(workspace or os.getcwd())
-        self._engine = Engine(self._store, self._clock, toolbox, known_models, channels or {}, rules, home)
+        hidden = Redactor({**environment_secrets(), **(secrets or {})})
+        self._engine = Engine(
+            self._store, self._clock, toolbox, known_models, channels or {}, rules, home, hidden if hidden else None
+        )
         self._crew = Crew(self._engine, toolbox, self._kit, known_models, models, home)
         self._first = tuple(agents)
 

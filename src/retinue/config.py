@@ -37,6 +37,13 @@ class Config(Value):
     path: str = ""
 
 
+def environment_secrets() -> dict[str, str]:
+    """The secret values of the environment by their names: what must not be written down anywhere."""
+    from retinue.core.secrets import secrets_of
+
+    return secrets_of(os.environ)
+
+
 def environment_catalog() -> Catalog:
     """The models that the environment has keys for."""
     from retinue.models.catalog import Catalog

@@ -17,6 +17,7 @@ from retinue.core import machine
 from retinue.core.events import AnyEvent, Closed, Described, Opened, Recovered, Registered, Woke
 from retinue.core.orders import Spec
 from retinue.core.roster import Changes, Roster
+from retinue.core.secrets import Redactor
 from retinue.core.state import Ended, Run, Thinking, Working
 from retinue.core.values import Definition, ModelInfo, Rules
 from retinue.errors import RetinueError, StoreError, StoreFull
@@ -25,6 +26,7 @@ from retinue.runtime import recover
 from retinue.runtime.bus import Bus
 from retinue.runtime.clock import Clock
 from retinue.runtime.perform import Performer, Tools
+from retinue.runtime.redact import clean_event
 from retinue.runtime.timers import Timers
 from retinue.store.base import Store
 
@@ -48,10 +50,12 @@ class Engine:
         channels: Mapping[str, Channel],
         rules: Rules,
         home: str = "",
+        redactor: Redactor | None = None,
     ) -> None:
         self.store, self.clock, self.bus = store, clock, Bus()
         self.roster = Roster(rules)
         self.models = models
+        self.redactor = redactor
         self.trouble = ""
         self._tools = tools
         self._queue: deque[tuple[str, AnyEvent, asyncio.Future[str] | None]] = deque()
@@ -108,8 +112,12 @@ class Engine:
 
     def post(self, run: str, event: AnyEvent) -> None:
         """Put an event on the queue. Safe to call from the loop's thread only."""
-        self._queue.append((run, event, None))
+        self._queue.append((run, self._without_secrets(event), None))
         self._wake.set()
+
+    def _without_secrets(self, event: AnyEvent) -> AnyEvent:
+        """Nothing secret gets past here. What is in no event is on no record, in no transcript and on no channel."""
+        return event if self.redactor is None else clean_event(self.redactor, event)
 
     async def record(self, run: str, event: AnyEvent) -> str:
         """Post an event and wait until its step is committed; returns why it was refused, or ""."""
@@ -118,7 +126,7 @@ class Engine:
         if not self._open:
             raise RetinueError("the runtime is not open: use it inside `async with Retinue(...)`")
         done: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        self._queue.append((run, event, done))
+        self._queue.append((run, self._without_secrets(event), done))
         self._wake.set()
         return await done
 
@@ -243,9 +251,9 @@ class Engine:
     def _after(self, changes: Changes, seq: int) -> None:
         performer = self.performer
         for spec in changes.specs:
-            performer.begin(spec)
+            performer.conversations.begin(spec)
         for conversation, n, message in changes.messages:
-            performer.heard(conversation, n, message)
+            performer.conversations.heard(conversation, n, message)
         for id, run in changes.runs.items():
             if isinstance(run.state, Ended):
                 self._over(id, run)

@@ -7,7 +7,6 @@ import logging
 import os
 from collections.abc import Awaitable, Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, assert_never, cast
-from weakref import WeakValueDictionary
 
 from msgspec.structs import replace
 
@@ -24,14 +23,15 @@ from retinue.core.events import (
     Submitted,
     ToolReturned,
 )
-from retinue.core.history import Conversation, History
-from retinue.core.orders import Base, Order, Orders, Spec
+from retinue.core.history import History
+from retinue.core.orders import Order, Orders, Spec
 from retinue.core.policy import allows
 from retinue.core.state import Run
 from retinue.core.text import clean, clip
-from retinue.core.values import Call, Message, Reply, Restart, Result, ToolSchema, Work, checked
+from retinue.core.values import Call, Reply, Restart, ToolSchema, Work, checked
 from retinue.errors import ModelError, ModelUnavailable, RetinueError
 from retinue.models.base import Model, Request
+from retinue.runtime.conversations import Conversations
 from retinue.runtime.outbox import Outbox
 from retinue.runtime.window import Window
 from retinue.sandbox.worktree import Changes
@@ -86,55 +86,15 @@ class Performer:
         self._engine, self._tools, self._models, self._home = engine, tools, models, home
         self._tasks: dict[str, dict[int, asyncio.Task[None]]] = {}
         self._sending: set[asyncio.Task[None]] = set()
-        self._conversations: dict[str, Conversation] = {}
-        self._bases: WeakValueDictionary[tuple[str, int], Conversation] = WeakValueDictionary()
-        self._resumed: dict[str, str] = {}
+        self.conversations = Conversations(engine.store)
         self._parked: list[CallModel | CallTool | Compose] = []
         self._offered: dict[tuple[str, Any], tuple[ToolSchema, ...]] = {}
         self._window = Window(engine, tools)
         self.outbox = Outbox(engine, tools, channels)
 
-    # conversations
-
-    def begin(self, spec: Spec) -> None:
-        """A new conversation, or a fork of one that is at hand; any other is read when it is needed."""
-        if spec.conversation != spec.id:
-            self._resumed[spec.id] = spec.conversation
-            return
-        if spec.base is None:
-            self._conversations[spec.conversation] = Conversation()
-        elif (base := self._conversations.get(spec.base.conversation)) is not None:
-            self._conversations[spec.conversation] = Conversation(base, spec.base.length)
-
-    def heard(self, conversation: str, n: int, message: Message) -> None:
-        known = self._conversations.get(conversation)
-        if known is not None and len(known) == n:
-            known.append(message)
-
-    async def conversation(self, spec: Spec, length: int) -> Conversation:
-        """A run's messages, read from the store if they are not at hand. Forks share what they were forked from."""
-        known = self._conversations.get(spec.conversation)
-        if known is None:
-            base = spec.base if spec.base is not None and spec.conversation == spec.id else None
-            known = Conversation() if base is None else Conversation(await self._shared(base), base.length)
-            known.own.extend(await self._engine.store.messages(spec.conversation, known.base_length, length))
-            known = self._conversations.setdefault(spec.conversation, known)
-        return known
-
-    async def _shared(self, base: Base) -> Conversation:
-        """A conversation that others begin with: in memory once, as long as one of them is."""
-        found = self._conversations.get(base.conversation) or self._bases.get((base.conversation, base.length))
-        if found is None or len(found) < base.length:
-            found = Conversation()
-            found.own.extend(await self._engine.store.messages(base.conversation, 0, base.length))
-            # What was deleted meanwhile is not shown; places are kept, for others are counted from here.
-            found.own.extend([Result(call_id="", text="")] * (base.length - len(found)))
-            found = self._bases.setdefault((base.conversation, base.length), found)
-        return found
-
     def over(self, id: str) -> None:
         """The run has ended: nothing of it is under way, and its messages are in the store."""
-        self._conversations.pop(self._resumed.pop(id, id), None)
+        self.conversations.drop(id)
         self._stop(id)
         if (rest := self._tools.over(id)) is not None:
             self.later(rest)
@@ -236,7 +196,7 @@ class Performer:
         model = self._models.get(spec.model)
         if model is None:
             raise ModelError(f"no model {spec.model!r} in this process", kind="invalid_request")
-        conversation = await self.conversation(spec, run.length)
+        conversation = await self.conversations.of(spec, run.length)
         order = spec.order
         definition = roster.definitions[order.agent]
         offered, declarer = self._tools_for(spec), self._declarer(spec)
@@ -257,8 +217,11 @@ class Performer:
             declared=offered if declarer is spec else self._tools_for(declarer),
         )
 
+        redactor = self._engine.redactor
+        shown = redactor.stream() if redactor is not None else None
+
         def emit(text: str) -> None:
-            if bus.busy:
+            if bus.busy and (text := text if shown is None else shown.feed(text)):
                 bus.preview(run.id, effect.attempt, text)
 
         reply = _clean_reply(await model.complete(request, emit))
@@ -294,7 +257,9 @@ class Performer:
             return None
         if done is None:
             return None
-        diff = await self._engine.with_space(lambda: self._engine.store.put_artifact(done.diff))
+        redactor = self._engine.redactor
+        text = done.diff if redactor is None else redactor.clean_bytes(done.diff)
+        diff = await self._engine.with_space(lambda: self._engine.store.put_artifact(text))
         told = {f: getattr(done, f) for f in ("branch", "base", "commit", "files", "added", "removed")}
         return Work(**told, diff=diff.sha256)
 
@@ -405,6 +370,8 @@ class Performer:
         if len(text) <= self._engine.roster.rules.text_cap and (keep is None or len(data) <= keep):
             return None
         data = data or text.encode("utf-8", "replace")
+        if self._engine.redactor is not None:
+            data = self._engine.redactor.clean_bytes(data)
         artifact = await self._engine.with_space(lambda: self._engine.store.put_artifact(data))
         return artifact.sha256, artifact.bytes
 
