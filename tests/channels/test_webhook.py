@@ -179,6 +179,7 @@ async def test_2xx_and_409_mean_taken(code: int) -> None:
     async with hook() as (receiver, channel):
         receiver.answer = status(code)
         await channel.send(delivery())
+        assert [given["webhook-id"] for given, _ in receiver.requests] == [delivery().key]
 
 
 @pytest.mark.parametrize("code", [304, 400, 401, 404, 408, 410, 413, 422, 425, 429, 500, 502, 503, 504, 599])

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from tests.contracts.store_board import Boards
 from tests.contracts.store_keeping import Keeping
 from tests.contracts.store_reading import Reading
 from tests.contracts.store_writing import Writing
 from tests.contracts.world import World, all_of, run_async, texts
 
 
-class StoreContract(Writing, Reading, Keeping):
+class StoreContract(Writing, Reading, Keeping, Boards):
     """The whole of it."""
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from retinue.core.history import MISSING, Conversation, History, view
+from retinue.core.history import LEFT_OUT, MISSING, Conversation, History, view
 from retinue.core.values import Assistant, Call, Message, Result, User
 
 IDS = st.sampled_from(["a", "b", "c", "d"])
@@ -31,7 +31,9 @@ def of(messages: list[Message]) -> Conversation:
 
 
 def assert_valid(shown: list[Message]) -> None:
-    """Each call has one result, right behind it, in the order of the calls; there are no other results."""
+    """A user's message is the first. Each call has one result, right behind it, in the order of the calls; there are no
+    other results."""
+    assert isinstance(shown[0], User) if shown else True
     owed: list[str] = []
     for message in shown:
         if isinstance(message, Result):
@@ -60,7 +62,7 @@ def test_a_valid_history_is_shown_as_it_is(messages: list[Message]) -> None:
 @settings(max_examples=200, deadline=None, derandomize=True)
 @given(MESSAGES)
 def test_what_was_said_is_all_there(messages: list[Message]) -> None:
-    shown = view(of(messages), 0, len(messages))
+    shown = [m for m in view(of(messages), 0, len(messages)) if m is not LEFT_OUT]
     assert [m for m in shown if not isinstance(m, Result)] == [m for m in messages if not isinstance(m, Result)]
     for message in shown:
         assert not isinstance(message, Result) or message.text == MISSING or message in messages
@@ -81,29 +83,41 @@ def test_a_fork_reads_as_if_it_were_copied(parts: list[list[Message]], data: st.
     assert list(conversation.read(start, stop)) == copied[start:stop]
 
 
+def test_what_is_cut_in_the_middle_of_a_turn_loses_its_results_and_says_that_it_was_cut() -> None:
+    one = of([User(text="go"), Assistant(calls=(Call(id="a", name="x"),)), Result(call_id="a", text="1")])
+    assert view(one, 2, 3) == []
+    one.append(Assistant(text="done"))
+    assert view(one, 2, 4) == [LEFT_OUT, Assistant(text="done")]
+    one.append(User(text="again"))
+    assert view(one, 4, 5) == [User(text="again")]
+    fork = Conversation(one, 4)
+    fork.append(User(text="fork"))
+    assert view(fork, 2, 5) == [LEFT_OUT, Assistant(text="done"), User(text="fork")]
+
+
 def test_results_are_sorted_by_their_calls() -> None:
     said = Assistant(calls=(Call(id="a", name="x"), Call(id="b", name="y")))
     late, early = Result(call_id="a", text="1"), Result(call_id="b", text="2")
-    assert view(of([said, early, late]), 0, 3) == [said, late, early]
+    assert view(of([User(text="go"), said, early, late]), 1, 4) == [LEFT_OUT, said, late, early]
 
 
 def test_a_call_without_a_result_gets_one_that_says_so() -> None:
     said = Assistant(calls=(Call(id="a", name="x"),))
     shown = view(of([said, User(text="hurry")]), 0, 2)
-    assert shown == [said, Result(call_id="a", name="x", text=MISSING, error=True), User(text="hurry")]
+    assert shown == [LEFT_OUT, said, Result(call_id="a", name="x", text=MISSING, error=True), User(text="hurry")]
 
 
 def test_the_first_result_of_a_call_stands() -> None:
     said = Assistant(calls=(Call(id="a", name="x"),))
     one, two = Result(call_id="a", text="1"), Result(call_id="a", text="2")
-    assert view(of([said, one, two]), 0, 3) == [said, one]
+    assert view(of([said, one, two]), 0, 3) == [LEFT_OUT, said, one]
 
 
 def test_calls_of_one_reply_that_share_an_id_have_a_result_each() -> None:
     """Models do that; a provider counts the calls."""
     said = Assistant(calls=(Call(id="a", name="x"), Call(id="a", name="y")))
     shown = view(of([said, Result(call_id="a", text="1"), Result(call_id="a", text="2")]), 0, 3)
-    assert [m.text for m in shown] == ["", "1", "2"]
+    assert [m.text for m in shown[1:]] == ["", "1", "2"]
 
 
 def test_what_a_dialect_keeps_is_what_it_would_make_of_the_whole() -> None:
@@ -141,7 +155,7 @@ def test_what_a_dialect_keeps_is_what_it_would_make_of_the_whole() -> None:
                     one.append(Result(call_id=call.id, text=f"r{call.id}"))
             if r.random() < 0.1:
                 one.append(Result(call_id="stray", text="stray"))
-            length = len(one)
+            length = len(one) if r.random() < 0.8 else r.randint(one.base_length, len(one))
             for start in {0, r.randint(0, length)}:
                 history = History(one, start, length)
                 want = whole(one, start, length)
@@ -192,6 +206,46 @@ def test_each_unit_is_encoded_once_and_a_fork_encodes_nothing_again() -> None:
         joined.append(pieces[0])
     assert len(made) == 110
     assert all(prefix is joined[0] for prefix in joined)
+
+
+def test_after_a_compaction_and_between_forks_of_different_lengths_nothing_is_encoded_again() -> None:
+    made: list[str] = []
+
+    def encode(unit: Sequence[Message]) -> bytes:
+        made.append(unit[0].text)
+        return f"{unit[0].text} ".encode() + b"x" * 1_000
+
+    one = Conversation()
+    for n in range(400):
+        one.append(User(text=str(n)))
+        for start in (0, n // 2, max(0, n - 100)):
+            History(one, start, n + 1).encode("x", encode)
+    assert made == [str(n) for n in range(400)]
+    forks = [Conversation(one, length) for length in (100, 137, 200, 250, 300, 333)]
+    for turn in range(5):
+        for n, fork in enumerate(forks):
+            fork.append(User(text=f"fork {n} {turn}"))
+            shown = History(fork, 50, len(fork))
+            joined = b",".join(shown.encode("x", encode))
+            assert [part.split()[0] for part in joined.split(b",")][: fork.base_length - 50] == [
+                str(i).encode() for i in range(50, fork.base_length)
+            ]
+    assert len(made) == len(set(made)) == 400 + 5 * len(forks)
+
+
+def test_a_unit_that_is_not_complete_is_written_again_when_it_is_and_what_a_fork_was_shown_stays() -> None:
+    def encode(unit: Sequence[Message]) -> bytes:
+        return "|".join(m.text for m in unit).encode()
+
+    one = of([User(text="go"), Assistant(text="call", calls=(Call(id="a", name="x"), Call(id="b", name="x")))])
+    one.append(Result(call_id="stray", text="stray"))
+    one.append(Result(call_id="b", text="two"))
+    before = f"go,call|{MISSING}|two".encode()
+    assert b",".join(History(one, 0, 4).encode("x", encode)) == before
+    one.append(Result(call_id="a", text="one"))
+    one.append(User(text="next"))
+    assert b",".join(History(one, 0, 6).encode("x", encode)) == b"go,call|one|two,next"
+    assert b",".join(History(one, 0, 4).encode("x", encode)) == before
 
 
 def test_the_last_unit_can_be_asked_for_alone() -> None:

@@ -356,11 +356,26 @@ def test_compaction_names_the_children_that_are_still_at_work() -> None:
     assert f"- {child} (mole): dig a hole" in text
 
 
-def test_an_exhausted_context_is_compacted_with_the_prompt_for_it() -> None:
+@pytest.mark.parametrize("kind", ["context_exhausted", "too_large"])
+def test_an_exhausted_context_is_compacted_with_the_prompt_for_it_and_the_task_that_was_cut_off(kind: str) -> None:
     story = talkative()
-    story.fail("root", "context_exhausted", "too long")
+    story.fail("root", kind, "too long")
     assert story.asked("root").purpose == "compact"
-    assert story.messages("root")[-1].text == COMPACT
+    nudge = story.messages("root")[-1].text
+    assert nudge.startswith(COMPACT) and nudge.endswith(story.roster.specs["root"].order.task)
+    story.reply("root", "we know this")
+    assert story.asked("root").purpose == "turn" and "we know this" in story.messages("root")[-1].text
+
+
+def test_a_half_that_is_still_too_long_is_halved_until_there_is_nothing_to_leave_out() -> None:
+    story = talkative(turns=20)
+    starts, length = [story.run("root").start], story.run("root").length + 1
+    while story.is_("root") == "Thinking":
+        story.fail("root", "too_large", "413")
+        starts.append(story.run("root").start)
+    assert story.ended("root") == ("failed", "context_exhausted")
+    assert len(starts) >= 5 and starts[:-1] == sorted(set(starts))
+    assert story.run("root").length == length, "the prompt for it is given once"
 
 
 def test_a_compaction_after_an_exhausted_context_shows_the_model_less_than_what_was_too_much() -> None:

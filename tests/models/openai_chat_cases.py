@@ -303,7 +303,7 @@ FAILURES = [
     Failure("F1", 429, b"", "rate_limit", 0.0, AT),
     Failure("F1", 429, b"", "rate_limit", 0.0, {"retry-after": "nan"}),
     Failure("F1", 429, b"", "rate_limit", 0.0, {"retry-after": "-3"}),
-    Failure("F1", 429, b"", "rate_limit", 86_400.0, {"retry-after": "inf"}),
+    Failure("F1", 429, b"", "rate_limit", 0.0, {"retry-after": "inf"}),
     Failure("F1", 429, json.dumps([{"error": GEMINI}]).encode(), "rate_limit", 34.0),
     Failure("F1", 429, b"Too Many Requests", "rate_limit"),
     Failure("F1", 429, wrong("Too many tokens, please wait before trying again."), "rate_limit"),

@@ -17,12 +17,16 @@ from retinue.errors import ConfigError, ModelError, ModelRejected, ModelUnavaila
 from retinue.models.base import Request
 from retinue.models.catalog import Catalog
 from retinue.models.fallback import Fallback
+from retinue.models.gguf import read_facts
 from retinue.models.http import HttpModel
+from retinue.models.local import LocalModel
+from retinue.models.local_prompt import style_of
 from retinue.models.prices import _nanos, facts
 from retinue.models.providers import PROVIDERS
 from retinue.testing import run_virtual
 from retinue.testing.fake_llm import FakeLLM
 from tests.models.http_world import FAST, KEY, answering, asking, complete
+from tests.models.test_local_prompt import FILE
 
 VARIABLES = {
     "anthropic": (["ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"], ["ANTHROPIC_BASE_URL"]),
@@ -193,6 +197,79 @@ def test_only_what_is_allowed_of_a_provider_can_be_used() -> None:
         Catalog({}, allow={"antropic": []})
 
 
+def test_a_name_is_resolved_through_aliases_and_chains_to_what_is_asked() -> None:
+    aliases = {"fast": "quick", "quick": "claude:small", "both": "fast | GPT:big", "here": "local:x.gguf"}
+    catalog = Catalog({}, aliases=aliases)
+    for name, meant in {
+        "fast": "anthropic:small",
+        " google : m ": "gemini:m",
+        "both": "anthropic:small | openai:big",
+        "fast|here": "anthropic:small | local:x.gguf",
+    }.items():
+        assert catalog.resolve(name) == meant
+        assert catalog.resolve(meant) == meant
+    for name, is_known in {"fast": True, "a:b": True, "x | y": True, "slow": False, "": False}.items():
+        assert catalog.knows(name) is is_known
+
+
+# models in this process
+
+
+def tiny(folder: Path, name: str = "tiny.gguf") -> str:
+    path = folder / name
+    path.write_bytes(FILE)
+    return str(path)
+
+
+def test_a_local_model_is_found_by_its_path_and_is_in_memory_once(tmp_path: Path) -> None:
+    path = tiny(tmp_path)
+    catalog = Catalog({}, aliases={"here": f"local:{path}"})
+    named, alias = catalog.find(f"local:{path}"), catalog.find("here")
+    assert isinstance(named, LocalModel) and alias is named
+    assert (named.info.name, named.info.window, named.info.price_in) == (f"local:{path}", 4_096, 0)
+    assert catalog.status() == [], "nobody else's limits hold here"
+    chain = catalog.find(f"Local: {path} | here")
+    assert isinstance(chain, Fallback) and chain.models == (named, named)
+
+
+def test_a_local_model_that_is_not_there_is_explained(tmp_path: Path) -> None:
+    catalog = Catalog({"XDG_CACHE_HOME": str(tmp_path)})
+    for name, says in (
+        ("local:smollm2", "retinue models pull smollm2"),
+        (f"local:{tmp_path}/none.gguf", "cannot be used as a local model"),
+        ("local:", "names no provider"),
+        ("locale:m", "Did you mean 'local'"),
+        ("nothing:m", "llamacpp, lmstudio, local, mistral"),
+    ):
+        with pytest.raises(ConfigError, match=re.escape(says)):
+            catalog.find(name)
+
+
+def test_local_models_are_allowed_like_all_others(tmp_path: Path) -> None:
+    good, bad = tiny(tmp_path, "good.gguf"), tiny(tmp_path, "bad.gguf")
+    catalog = Catalog({}, allow={"local": ["*/good.gguf"]}, aliases={"sly": f"local:{bad}"})
+    catalog.find(f"local:{good}")
+    for name in (f"local:{bad}", "sly", f"local:{good} | local:{bad}"):
+        with pytest.raises(ConfigError, match="not allowed for provider 'local'"):
+            catalog.find(name)
+
+
+def test_closing_a_catalog_frees_the_weights_of_its_local_models(tmp_path: Path) -> None:
+    async def story() -> None:
+        catalog = Catalog({})
+        model = catalog.find(f"local:{tiny(tmp_path)}")
+        assert isinstance(model, LocalModel)
+        freed: list[bool] = []
+        engine = type("Engine", (), {"__del__": lambda self: freed.append(True)})()
+        model._engine = (engine, style_of(read_facts(model.path)))
+        del engine
+        await catalog.close()
+        assert model._engine is None and freed == [True]
+        await catalog.close()
+
+    asyncio.run(story())
+
+
 # prices
 
 
@@ -326,7 +403,9 @@ def test_what_was_asked_for_and_what_answered_is_on_record() -> None:
     asyncio.run(story())
 
 
-def test_the_example_on_the_page_runs() -> None:
+def test_the_example_on_the_page_runs(capsys: pytest.CaptureFixture[str]) -> None:
     page = (Path(__file__).parents[2] / "docs" / "models.md").read_text()
     (block,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     exec(compile(block, "models.md", "exec"), {})
+    promised = re.findall(r"print\(.*\)  # (.+)", block)
+    assert len(promised) == 2 and capsys.readouterr().out.splitlines() == promised

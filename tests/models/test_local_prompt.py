@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import struct
 import sys
 import tempfile
@@ -104,8 +103,13 @@ def test_a_damaged_head_is_refused_or_read_and_nothing_else(at: int, other: byte
     with tempfile.NamedTemporaryFile() as file:
         file.write(FILE[:at] + other + FILE[at + len(other) :])
         file.flush()
-        with contextlib.suppress(ValueError):
-            read_facts(Path(file.name))
+        try:
+            facts = read_facts(Path(file.name))
+        except ValueError as error:
+            assert str(error)
+        else:
+            assert isinstance(facts.name, str) and isinstance(facts.window, int) and isinstance(facts.template, str)
+            assert isinstance(facts.controls, tuple) and all(isinstance(token, str) for token in facts.controls)
 
 
 def test_a_file_that_is_not_there_is_the_callers_mistake(tmp_path: Path) -> None:

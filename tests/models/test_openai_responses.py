@@ -274,7 +274,7 @@ FAILURES = [
     ("F1 words", 429, {}, error(**LIMIT), "rate_limit", 1.5),
     ("F1 minutes", 429, {}, error("Try again in 6m0.5s"), "rate_limit", 360.5),
     ("F1 millis", 429, {}, error("Please try again in 250ms. Visit"), "rate_limit", 0.25),
-    ("F1 nonsense", 429, {"retry-after": "soon"}, error(**LIMIT), "rate_limit", 0.0),
+    ("F1 nonsense", 429, {"retry-after": "soon"}, error(**LIMIT), "rate_limit", 1.5),
     ("F1 endless", 429, {"retry-after": "inf"}, error(), "rate_limit", 0.0),
     ("F1 too large", 429, {}, error("Request too large for gpt", code="rate_limit_exceeded"), "too_large", None),
     ("F2", 429, {"retry-after": "7"}, error("You exceeded your quota", code="insufficient_quota"), "quota", 0.0),

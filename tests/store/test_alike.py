@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from retinue.core.board import Added, Removed
 from retinue.core.events import CancelAsked, Forgotten, Posted
 from retinue.core.orders import Base, Context
 from retinue.core.state import Ended, Thinking, Working
@@ -129,6 +130,11 @@ async def test_random_histories_are_answered_alike(tmp_path: Path, seed: int) ->
             for id in list(history.ended):
                 if await memory.row(id) is None:
                     del history.ended[id]
+        for id in history.rng.choices([*world.roster.specs, "nobody"], k=2):
+            act = Added(titles=(f"task {n}",)) if history.rng.random() < 0.7 else Removed(ids=(1,))
+            key = f"key {history.rng.randrange(n + 1)}"
+            for store in (memory, sqlite):
+                await store.note(id, key, n, act)
         if n % 30 == 29:
             assert sorted_parts(await all_of(sqlite)) == sorted_parts(await all_of(memory))
             for id in world.roster.specs:

@@ -13,6 +13,7 @@ import apsw
 import pytest
 
 import retinue.store
+from retinue.core.board import Added
 from retinue.core.events import CancelAsked, Forgotten
 from retinue.core.roster import Changes
 from retinue.errors import ConfigError, NotFound, StoreCorrupt, StoreError, StoreFull
@@ -469,6 +470,46 @@ async def test_a_copy_is_kept_before_a_migration(
     await copy.open()
     assert await all_of(copy) == before
     await copy.close()
+
+
+@run_async
+async def test_a_database_from_before_the_boards_gets_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = tmp_path / "first"
+    first.mkdir()
+    (first / "0001_first.sql").write_bytes(sqlite_open.migrations()[0].read_bytes())
+    monkeypatch.setattr(sqlite_open, "MIGRATIONS", first)
+    old, world = await opened(tmp_path), World()
+    root = world.start()
+    await old.commit(world.take())
+    row, entries = await old.row(root), await old.entries()
+    await old.close()
+    monkeypatch.undo()
+    store = await opened(tmp_path)
+    assert (await store.row(root), await store.entries()) == (row, entries)
+    await store.note(root, "k", 1, Added(titles=("now there is a list",)))
+    assert len(await store.board(root)) == 1
+    assert await store.verify() == []
+    await store.backup(str(tmp_path / "copy.db"))
+    await store.close()
+    assert (tmp_path / "log.db.before-0002").exists()
+    copy = SqliteStore(tmp_path / "copy.db")
+    await copy.open()
+    assert [one.act for one in await copy.board(root)] == [Added(titles=("now there is a list",))]
+    await copy.close()
+
+
+@run_async
+async def test_an_act_on_a_board_shares_a_transaction_without_harm(tmp_path: Path) -> None:
+    store, world = await opened(tmp_path), World()
+    root = world.start()
+    await store.commit(world.take())
+    world.say(root)
+    acts = [store.note(id, "k", 1, Added(titles=("x",))) for id in ("nobody", root, root)]
+    await asyncio.gather(acts[0], store.commit(world.take()), *acts[1:])
+    assert [len(await store.board(id)) for id in ("nobody", root)] == [0, 1]
+    assert (await store.entries(run=root))[-1][1].event.reply.message.text == "Done."
+    assert await store.verify() == []
+    await store.close()
 
 
 @run_async

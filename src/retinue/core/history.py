@@ -6,18 +6,22 @@ makes of a message is made once and kept beside it, so that a turn costs what is
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import overload
 
-from retinue.core.values import Assistant, Call, Message, Result
+from retinue.core.values import Assistant, Call, Message, Result, User
 
 MISSING = (
     "No result was recorded: the call was interrupted before it finished. "
     "It may or may not have taken effect; check before you repeat it."
 )
+LEFT_OUT = User(text="(The beginning of this conversation was left out.)", kind="nudge")
+"""Providers take no conversation that begins with a reply."""
 Encode = Callable[[Sequence[Message]], bytes]
 CHUNK = 65_536
+MOST_SHARED = 4
 
 
 class Conversation:
@@ -37,6 +41,13 @@ class Conversation:
     def append(self, message: Message) -> None:
         self.own.append(message)
 
+    def at(self, n: int) -> Message:
+        one = self
+        while n < one.base_length:
+            assert one.base is not None
+            one = one.base
+        return one.own[n - one.base_length]
+
     def read(self, start: int, stop: int) -> Iterator[Message]:
         if self.base is not None and start < self.base_length:
             yield from self.base.read(start, min(stop, self.base_length))
@@ -50,17 +61,20 @@ class Conversation:
             shared = self.base.prefix(dialect, start, min(stop, self.base_length), encode)
             out += [shared] if shared else []
         if stop > self.base_length:
-            out += self._encoded(dialect).pieces(start, stop, encode)
+            out += self.of_dialect(dialect).pieces(start, stop, encode)
         return out
 
     def prefix(self, dialect: str, start: int, stop: int, encode: Encode) -> bytes:
         """The same in one piece, which all forks from this point share."""
-        mine = self._encoded(dialect)
-        if mine.shared is None or mine.shared[:2] != (start, stop):
-            mine.shared = (start, stop, b",".join(self.encode(dialect, start, stop, encode)))
-        return mine.shared[2]
+        shared, key = self.of_dialect(dialect).shared, (start, stop)
+        found = shared.get(key)
+        if found is None:
+            if len(shared) >= MOST_SHARED:
+                del shared[next(iter(shared))]
+            found = shared[key] = b",".join(self.encode(dialect, start, stop, encode))
+        return found
 
-    def _encoded(self, dialect: str) -> Encoded:
+    def of_dialect(self, dialect: str) -> Encoded:
         if self.encoded is None:
             self.encoded = {}
         mine = self.encoded.get(dialect)
@@ -70,78 +84,108 @@ class Conversation:
 
 
 class Encoded:
-    """The own units of a conversation as one dialect writes them. `starts` are their first messages, `n` is how many
-    messages have been taken; the last unit is taken only when nothing can be added to it. Older units are kept joined,
-    in `chunks`: a long conversation is a few pieces, not hundreds."""
+    """The own units of a conversation as one dialect writes them: a message that is no result, and its results.
 
-    __slots__ = ("_loose", "chunked", "chunks", "conversation", "n", "shared", "starts", "written")
+    `starts` and `sizes` tell of each unit its first message and its bytes; `n` is how many messages have been taken. A
+    unit is taken once nothing can be added to it. The first `n_joined` units are kept joined, in `chunks`, so that a
+    long conversation is a few pieces; `firsts` are the chunks' first units. The last unit always stands alone.
+    """
+
+    __slots__ = (
+        "_loose_size",
+        "chunks",
+        "conversation",
+        "firsts",
+        "loose",
+        "n",
+        "n_joined",
+        "opening",
+        "shared",
+        "sizes",
+        "starts",
+    )
 
     def __init__(self, conversation: Conversation) -> None:
         self.conversation = conversation
         self.n = conversation.base_length
         self.starts: list[int] = []
-        self.written: list[bytes] = []
+        self.sizes: list[int] = []
         self.chunks: list[bytes] = []
-        self.chunked = 0
-        self._loose = 0
-        self.shared: tuple[int, int, bytes] | None = None
+        self.firsts: list[int] = []
+        self.n_joined = 0
+        self.loose: list[bytes] = []
+        self._loose_size = 0
+        self.opening = b""
+        self.shared: dict[tuple[int, int], bytes] = {}
 
     def pieces(self, start: int, stop: int, encode: Encode) -> list[bytes]:
-        open_unit = self._take(stop, encode)
-        first = bisect_left(self.starts, start)
-        last = bisect_left(self.starts, stop)
-        if first == 0 and last >= self.chunked:
-            out = [*self.chunks, *self.written[self.chunked : last]]
+        open_at = self._take(stop, encode)
+        first, last = bisect_left(self.starts, start), bisect_left(self.starts, stop)
+        if last > first and (self.starts[last] if last < len(self.starts) else self.n) > stop:
+            # Asked for up to the middle of a unit: what is behind that is not shown.
+            last -= 1
+            open_at = self.starts[last]
+        if first >= self.n_joined:
+            out = self.loose[first - self.n_joined : last - self.n_joined]
+        elif last >= self.n_joined:
+            out = self.chunks[self._cut(first) :] + self.loose[: last - self.n_joined]
         else:
-            out = [self.written[i] or encode(self._unit(i)) for i in range(first, last)]
-        if open_unit is not None and open_unit[0] >= start:
-            out.append(open_unit[1])
+            out = self.chunks[self._cut(first) : self._cut(last)]
+        if open_at is not None and open_at >= start:
+            base = self.conversation.base_length
+            out.append(encode(settled(self.conversation.own[open_at - base : stop - base])))
         return out
 
-    def _take(self, stop: int, encode: Encode) -> tuple[int, bytes] | None:
-        """Write what is new. Returns the last unit when it is still open: with fillers, and not kept."""
+    def _take(self, stop: int, encode: Encode) -> int | None:
+        """Write what is new and can be kept. Returns where a unit begins that is still open."""
         own, base = self.conversation.own, self.conversation.base_length
         while self.n < stop:
-            at = self.n
-            head = own[at - base]
+            at = self.n - base
+            head = own[at]
             if isinstance(head, Result):
                 self.n += 1
                 continue
             end = at + 1
-            while end < stop and isinstance(own[end - base], Result):
+            while end < len(own) and isinstance(own[end], Result):
                 end += 1
-            unit = settled(own[at - base : end - base])
-            open_end = isinstance(head, Assistant) and len(head.calls) > end - at - 1 and end == stop == base + len(own)
-            if open_end:
-                return at, encode(unit)
-            self.starts.append(at)
-            self.written.append(encode(unit))
-            self._loose += len(self.written[-1])
-            self.n = end
-        if self._loose >= CHUNK:
-            self._join()
+            if end == len(own) and isinstance(head, Assistant) and not _is_paid(head, own[at + 1 : end]):
+                return self.n
+            if self._loose_size >= CHUNK:
+                self._join()
+            written = encode(settled(own[at:end]))
+            self.starts.append(self.n)
+            self.sizes.append(len(written))
+            self.loose.append(written)
+            self._loose_size += len(written)
+            self.n = base + end
         return None
 
     def _join(self) -> None:
-        """What is old goes into one piece; a unit of it that is asked for alone is written again."""
-        self.chunks.append(b",".join(self.written[self.chunked :]))
-        for i in range(self.chunked, len(self.written)):
-            self.written[i] = b""
-        self.chunked, self._loose = len(self.written), 0
+        self.firsts.append(self.n_joined)
+        self.chunks.append(b",".join(self.loose))
+        self.n_joined += len(self.loose)
+        self.loose, self._loose_size = [], 0
 
-    def _unit(self, i: int) -> list[Message]:
-        base = self.conversation.base_length
-        end = self.starts[i + 1] if i + 1 < len(self.starts) else self.n
-        return settled(self.conversation.own[self.starts[i] - base : end - base])
+    def _cut(self, unit: int) -> int:
+        """The chunk that begins with this unit; where none does, one is cut in two, once and for all."""
+        n = bisect_right(self.firsts, unit) - 1
+        first = self.firsts[n]
+        if first == unit:
+            return n
+        chunk, size = self.chunks[n], sum(self.sizes[first:unit]) + unit - first
+        self.chunks[n : n + 1] = [chunk[: size - 1], chunk[size:]]
+        self.firsts.insert(n + 1, unit)
+        return n + 1
 
 
 class History(Sequence[Message]):
     """What a run's model is shown: a part of a conversation, made a list only if somebody wants one."""
 
-    __slots__ = ("_list", "conversation", "start", "stop")
+    __slots__ = ("_list", "conversation", "is_cut", "start", "stop")
 
     def __init__(self, conversation: Conversation, start: int, stop: int) -> None:
         self.conversation, self.start, self.stop = conversation, start, stop
+        self.is_cut = begins_with_a_reply(conversation, start, stop)
         self._list: list[Message] | None = None
 
     @property
@@ -164,23 +208,31 @@ class History(Sequence[Message]):
         return iter(self.shown)
 
     def encode(self, dialect: str, encode: Encode) -> list[bytes]:
-        return self.conversation.encode(dialect, self.start, self.stop, encode)
+        """What is shown, as a dialect writes it. If it `is_cut`, the first piece says so; the last unit of the whole
+        conversation is a piece of its own."""
+        pieces = self.conversation.encode(dialect, self.start, self.stop, encode)
+        if self.is_cut:
+            kept = self.conversation.of_dialect(dialect)
+            kept.opening = kept.opening or encode((LEFT_OUT,))
+            pieces.insert(0, kept.opening)
+        return pieces
 
     def last_unit(self) -> list[Message]:
         """The last message that is no result, and its results."""
         first = self.stop - 1
-        read = self.conversation.read
-        while first > self.start and isinstance(next(iter(read(first, first + 1))), Result):
+        while first > self.start and isinstance(self.conversation.at(first), Result):
             first -= 1
-        return settled(list(read(first, self.stop)))
+        return settled(list(self.conversation.read(first, self.stop)))
 
 
 def view(conversation: Conversation, start: int, stop: int) -> list[Message]:
-    """What a provider accepts: each call has one result, right behind it, in the order of the calls; nothing else has.
+    """What a provider accepts: it begins with a user's message; each call has one result, right behind it, in the order
+    of the calls; nothing else has.
 
-    Crashes, cancels and steering leave calls without a result; they get one here that says so.
+    Crashes, cancels and steering leave calls without a result; they get one here that says so. What was cut because it
+    was too long, or to show only the last messages, may begin with a reply; that is said in front of it.
     """
-    out: list[Message] = []
+    out: list[Message] = [LEFT_OUT] if begins_with_a_reply(conversation, start, stop) else []
     unit: list[Message] = []
     for message in conversation.read(start, stop):
         if not isinstance(message, Result):
@@ -188,6 +240,23 @@ def view(conversation: Conversation, start: int, stop: int) -> list[Message]:
             unit = []
         unit.append(message)
     return out + settled(unit)
+
+
+def begins_with_a_reply(conversation: Conversation, start: int, stop: int) -> bool:
+    stop = min(stop, len(conversation))
+    for n in range(start, stop):
+        message = conversation.at(n)
+        if not isinstance(message, Result):
+            return isinstance(message, Assistant)
+    return False
+
+
+def _is_paid(head: Assistant, results: Sequence[Message]) -> bool:
+    """Whether each call has its result, so that none can be added."""
+    paid = [r.call_id for r in results if isinstance(r, Result)]
+    if len(head.calls) < 2:
+        return all(c.id in paid for c in head.calls)
+    return not Counter(c.id for c in head.calls) - Counter(paid)
 
 
 def settled(unit: Sequence[Message]) -> list[Message]:

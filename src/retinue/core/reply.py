@@ -12,7 +12,7 @@ from retinue.core.effects import Abort
 from retinue.core.ending import book_estimate, finish, free_slots
 from retinue.core.events import ModelFailed, Replied
 from retinue.core.state import Run, Thinking
-from retinue.core.text import digest
+from retinue.core.text import clip, digest
 from retinue.core.turn import (
     ANNOUNCE,
     COMPACT,
@@ -25,6 +25,11 @@ from retinue.core.turn import (
     think,
 )
 from retinue.core.values import Artifact, Reply, Usage, User
+
+TOO_LONG = ("context_exhausted", "too_large")
+"""What is too large for a provider's gate is cured like what is too long for its model."""
+CUT = "The beginning, which you do not see, was too long. The task that it began with:\n"
+MOST_OF_TASK = 8_000
 
 
 def abandon(run: Run, state: Thinking, d: Desk) -> Run:
@@ -166,12 +171,16 @@ def take_failure(run: Run, state: Thinking, event: ModelFailed, d: Desk) -> Run:
             return replace(run, state=again, wake_at=sooner(run.deadline, d.now + ms))
     d.roster.ledger.release(run.id, state.hold)
     run = seated(run, d.now)
-    if event.kind == "context_exhausted" and state.purpose == "turn" and run.length - run.start > 4:
-        # What was too long stays too long: only the younger half is shown to be summed up.
-        run = replace(run, start=run.start + (run.length - run.start) // 2, context=0)
-        return think(d.append(run, User(text=COMPACT, kind="nudge")), d, "compact")
-    error = f"Failed after {tries} attempts: {event.message}" if event.retry else event.message
-    return finish(run, d, "failed", event.kind, error=error)
+    if event.kind not in TOO_LONG:
+        error = f"Failed after {tries} attempts: {event.message}" if event.retry else event.message
+        return finish(run, d, "failed", event.kind, error=error)
+    if state.purpose not in ("turn", "compact") or run.length - run.start <= 4:
+        return finish(run, d, "failed", "context_exhausted", error=event.message)
+    # What was too long stays too long: only the younger half is shown to be summed up, and if need be half of that.
+    run = replace(run, start=run.start + (run.length - run.start) // 2, context=0)
+    if state.purpose == "turn":
+        run = d.append(run, User(text=f"{COMPACT}\n\n{CUT}{clip(d.order.task, MOST_OF_TASK)}", kind="nudge"))
+    return think(run, d, "compact")
 
 
 def _before_next_try(run: Run, event: ModelFailed, d: Desk, tries: int) -> tuple[int, str] | None:

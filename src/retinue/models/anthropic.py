@@ -7,9 +7,7 @@ with pictures, names and ids in a foreign alphabet.
 from __future__ import annotations
 
 import json
-import math
 import re
-import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
@@ -19,11 +17,11 @@ from retinue.core.text import clean, digest
 from retinue.core.values import Assistant, Call, Image, Message, Reply, Result, ToolSchema, Usage, User
 from retinue.errors import ModelError, ModelRejected, ModelUnavailable
 from retinue.models.codec import Decoder, Options, arguments, keep_opaque, opaque_for
+from retinue.models.failures import MAX_WORDS, delay, failed, worded
 from retinue.models.sse import Events
 
 DIALECT = "anthropic"
 MAX_BODY = 64 << 20
-MAX_WORDS = 500
 MIN_THOUGHT = 1024
 MARK = b',"cache_control":{"type":"ephemeral"}}'
 EMPTY = "(empty)"
@@ -45,10 +43,6 @@ FAULTS = (
     ("content_filter", re.compile(r"content filter", re.I)),
     ("bad_schema", re.compile(r"(?<![\w.])(?:tools\.\d+\.|output_config\.format)")),
 )
-PAGE = re.compile(r"<\s*(?:!doctype|html|head|body|center|title)\b", re.I)
-KEY = re.compile(r"\bsk-[\w.*…-]+|\bbearer\s+\S+", re.I)
-TOKEN = re.compile(r"[\w+/=-]{24,}")
-DELAY = re.compile(r"try again in (\d+(?:\.\d+)?) ?s", re.I)
 NAME = re.compile(r"[^a-zA-Z0-9_-]")
 
 _encoder = msgspec.json.Encoder()
@@ -416,34 +410,13 @@ def _failed(status: int, error: dict[str, Any], headers: Mapping[str, str]) -> M
     told, said = _string(error.get("type")), _string(error.get("message"))
     code = _object(error.get("details")).get("error_code")
     status = STATUS.get(told) or status or (400 if told == "invalid_request_error" else 500)
-    words = _words(said) or f"the provider answered with status {status}" + (f" ({_words(told)})" if told else "")
+    words = worded(said) or f"the provider answered with status {status}" + (f" ({worded(told)})" if told else "")
     if status == 402 or code == "enforced_spend_limit_reached" or (status in (400, 403, 429) and QUOTA.search(said)):
-        return ModelUnavailable(words, kind="quota")
+        return failed("quota", words)
     if status in (401, 403) or code == "organization_on_hold":
-        return ModelRejected(TOKEN.sub("[hidden]", words), kind="auth")
+        return failed("auth", worded(words, has_key=True))
     if status in (408, 409, 429) or status >= 500 or status < 300:
         kind = "rate_limit" if status == 429 else "overloaded" if status in (503, 529) else "server_error"
-        return ModelUnavailable(words, kind=kind, after_seconds=_delay(headers, said))
+        return failed(kind, words, delay(headers, said))
     found = [kind for kind, pattern in FAULTS if pattern.search(said)]
-    return ModelRejected(words, kind={404: "not_found", 413: "too_large"}.get(status) or [*found, "invalid_request"][0])
-
-
-def _words(said: str) -> str:
-    """The provider's own words, as far as people can read them: no page, no key, no control characters."""
-    if PAGE.search(said):
-        return ""
-    seen = "".join(" " if unicodedata.category(c)[0] == "C" else c for c in said[: 8 * MAX_WORDS])
-    return KEY.sub("[hidden]", " ".join(seen.split()))[:MAX_WORDS]
-
-
-def _delay(headers: Mapping[str, str], said: str) -> float:
-    again = DELAY.search(said)
-    told = ((headers.get("retry-after-ms"), 0.001), (headers.get("retry-after"), 1.0), (again and again[1], 1.0))
-    for number, unit in told:
-        try:
-            seconds = float(number or "nan") * unit
-        except ValueError:
-            continue
-        if math.isfinite(seconds):
-            return max(0.0, seconds)
-    return 0.0
+    return failed({404: "not_found", 413: "too_large"}.get(status) or [*found, "invalid_request"][0], words)

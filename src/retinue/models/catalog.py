@@ -4,10 +4,10 @@ connections, and those of one account and model share a governor and what is kno
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
 
 from retinue.core.text import digest
 from retinue.errors import ConfigError
@@ -18,7 +18,12 @@ from retinue.models.fallback import Fallback
 from retinue.models.governor import Governor
 from retinue.models.http import Client, HttpModel, Times
 from retinue.models.prices import facts
-from retinue.models.providers import ALIASES, PROVIDERS, Provider
+from retinue.models.providers import LOCAL, PROVIDERS, Provider, provider_name
+
+CHAIN = " | "
+
+if TYPE_CHECKING:
+    from retinue.models.local import LocalModel
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,28 +57,25 @@ class Catalog:
         times: Times | None = None,
     ) -> None:
         self._environ, self._aliases = environ, dict(aliases or {})
-        self._allow = {_provider(name).name: tuple(patterns) for name, patterns in (allow or {}).items()}
+        self._allow = {provider_name(name): tuple(patterns) for name, patterns in (allow or {}).items()}
         self._options = options or Options()
         self.offered = tuple(offered)
         self.client = Client(times or Times(), environ=environ)
         self._made: dict[str, Model] = {}
-        self._making: list[str] = []
+        self._in_process: dict[str, LocalModel] = {}
         self._accounts: dict[tuple[str, str, str], tuple[Governor, Warmth]] = {}
 
     def find(self, name: str) -> Model:
         """The model of this name, made once. Raises `ConfigError` saying what is wrong and what to do."""
         made = self._made.get(name)
         if made is None:
-            if name in self._making:
-                raise ConfigError(f"the alias {name!r} leads back to itself: {' -> '.join([*self._making, name])}")
-            self._making.append(name)
-            try:
-                made = self._made[name] = self._make(name)
-            finally:
-                self._making.pop()
+            made = self._made[name] = self._make(name)
         return made
 
     async def close(self) -> None:
+        """Close all connections, and free the weights of local models. What is asked again opens again."""
+        for model in self._in_process.values():
+            await model.close()
         await self.client.close()
 
     def status(self) -> list[Status]:
@@ -92,18 +94,45 @@ class Catalog:
             for (provider, _, model), (governor, warmth) in self._accounts.items()
         ]
 
-    def _make(self, name: str) -> Model:
-        resolved = self._aliases.get(name, name)
-        if "|" in resolved:
-            parts = [p.strip() for p in resolved.split("|") if p.strip()]
-            return Fallback([self.find(p) for p in parts], name=name)
-        if resolved in self._aliases:
-            return self.find(resolved)
-        head, colon, model = (part.strip() for part in resolved.partition(":"))
+    def knows(self, name: str) -> bool:
+        """Whether a name is meant for this catalog: an alias, a chain, or `provider:model`."""
+        return name in self._aliases or ":" in name or "|" in name
+
+    def resolve(self, name: str) -> str:
+        """What a name stands for, aliases followed: `provider:model`, or a chain of them."""
+        return self._resolve(name, ())
+
+    def _resolve(self, name: str, way: tuple[str, ...]) -> str:
+        if name in way:
+            raise ConfigError(f"the alias {name!r} leads back to itself: {' -> '.join([*way, name])}")
+        way, meant = (*way, name), self._aliases.get(name, name)
+        if "|" in meant:
+            return CHAIN.join(self._resolve(part.strip(), way) for part in meant.split("|") if part.strip())
+        if meant in self._aliases:
+            return self._resolve(meant, way)
+        provider, colon, model = (part.strip() for part in meant.partition(":"))
         if not colon or not model:
             raise ConfigError(f"model {name!r} names no provider: write it like anthropic:claude-sonnet-4-5")
-        provider = _provider(head)
+        return f"{provider_name(provider)}:{model}"
+
+    def _make(self, name: str) -> Model:
+        resolved = self.resolve(name)
+        if CHAIN in resolved or not resolved:
+            return Fallback([self.find(link) for link in resolved.split(CHAIN) if link], name=name)
+        provider, _, model = resolved.partition(":")
         self._check_allowed(provider, model)
+        return self._local(resolved, model) if provider == LOCAL else self._over_http(name, PROVIDERS[provider], model)
+
+    def _local(self, name: str, model: str) -> LocalModel:
+        """Weights are in memory once, whatever they are called."""
+        from retinue.models.local import local_model
+
+        made = self._in_process.get(model)
+        if made is None:
+            made = self._in_process[model] = local_model(name, model, self._environ, self._options)
+        return made
+
+    def _over_http(self, name: str, provider: Provider, model: str) -> HttpModel:
         key = provider.key(self._environ)
         if provider.keys and not key:
             raise ConfigError(f"no key for {provider.name}: set {' or '.join(provider.keys)} in the environment")
@@ -126,18 +155,8 @@ class Catalog:
             provider=provider.name,
         )
 
-    def _check_allowed(self, provider: Provider, model: str) -> None:
-        allowed = self._allow.get(provider.name)
+    def _check_allowed(self, provider: str, model: str) -> None:
+        allowed = self._allow.get(provider)
         if allowed is not None and not any(fnmatchcase(model, pattern) for pattern in allowed):
             listed = ", ".join(allowed) or "none"
-            raise ConfigError(f"model {model!r} is not allowed for provider {provider.name!r}; allowed: {listed}")
-
-
-def _provider(name: str) -> Provider:
-    wanted = name.strip().lower()
-    found = PROVIDERS.get(ALIASES.get(wanted, wanted))
-    if found is None:
-        near = difflib.get_close_matches(wanted, [*PROVIDERS, *ALIASES], n=1)
-        hint = f" Did you mean {near[0]!r}?" if near else ""
-        raise ConfigError(f"there is no provider {name!r}.{hint} There is: {', '.join(sorted(PROVIDERS))}")
-    return found
+            raise ConfigError(f"model {model!r} is not allowed for provider {provider!r}; allowed: {listed}")

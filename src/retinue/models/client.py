@@ -17,8 +17,6 @@ from retinue.models.watchdog import Watchdog
 if TYPE_CHECKING:
     import aiohttp
 
-MAX_HEADER = 64 << 10
-
 
 @dataclass(frozen=True, slots=True)
 class Times:
@@ -29,22 +27,6 @@ class Times:
     idle: float = 120.0
     content: float = 600.0
     attempt: float = 1_800.0
-
-
-class Fair(Watchdog):
-    """Timers run before the tasks that a blocked loop has left waiting: right after one, those who have been answered
-    meanwhile look as if they were late. They get one more tick."""
-
-    _was_late = False
-
-    def _sweep(self) -> None:
-        loop, timer = asyncio.get_running_loop(), self._timer
-        is_late = timer is not None and loop.time() - timer.when() > self._tick
-        self._was_late = is_late and not self._was_late
-        if self._was_late:
-            self._timer = loop.call_later(self._tick, self._sweep)
-        else:
-            super()._sweep()
 
 
 @dataclass(slots=True)
@@ -64,7 +46,7 @@ class Client:
         found = self._open.get(loop)
         if found is None or found[0].closed:
             self._drop_dead()
-            found = self._open[loop] = (self._session(), Fair(min(0.5, min(dataclasses.astuple(self.times)) / 4)))
+            found = self._open[loop] = (self._session(), Watchdog(min(0.5, min(dataclasses.astuple(self.times)) / 4)))
         return found
 
     def _session(self) -> aiohttp.ClientSession:
@@ -75,11 +57,7 @@ class Client:
         return aiohttp.ClientSession(
             connector=self._connector(),
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=self.times.connect),
-            auto_decompress=False,
             cookie_jar=aiohttp.DummyCookieJar(),
-            skip_auto_headers=("user-agent", "accept-encoding"),
-            max_line_size=MAX_HEADER,
-            max_field_size=MAX_HEADER,
         )
 
     def _connector(self) -> aiohttp.TCPConnector:

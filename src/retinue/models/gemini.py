@@ -18,6 +18,7 @@ from retinue.core.text import clean
 from retinue.core.values import Assistant, Call, Image, Message, Reply, Result, ToolSchema, Usage, User
 from retinue.errors import ModelError, ModelRejected, ModelUnavailable
 from retinue.models.codec import Options, arguments, keep_opaque, opaque_for
+from retinue.models.failures import delay, failed, worded
 from retinue.models.sse import Events
 
 MAX_BODY = 64 << 20
@@ -35,15 +36,6 @@ REFUSED |= {"IMAGE_SAFETY", "IMAGE_PROHIBITED_CONTENT", "IMAGE_RECITATION"}
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]{0,127}")
 # Every escape of a JSON text; half a surrogate pair is in the group.
 ESCAPES = re.compile(rb"\\(?:u[dD][89abAB]\w\w\\u[dD][c-fC-F]\w\w|(u[dD][89a-fA-F]\w\w)|.)", re.DOTALL)
-CONTROL = re.compile(r"[\s\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]+")
-KEY = re.compile(r"\b(?:AIza|AQ\.|ya29\.|sk-)[\w.*-]{4,}|(?i:bearer)\s+\S+|\S*\*{3,}\S*")
-LIKE_A_KEY = re.compile(r"(?=[\w.-]*\d)[\w.-]{20,}")
-MARKUP = re.compile(r"<(?:!doctype|html|head|body|title|script)\b", re.I)
-AGAIN = re.compile(r"(?:retry|try again) (?:in|after) ([\d.]+\s?[hms][\dhms.]*)", re.I)
-SPAN = re.compile(r"(\d+(?:\.\d+)?)\s?(ms|h|m|s)", re.I)
-WAITS = {"retry-after": "s", "retry-after-ms": "ms"}
-SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
-MAX_DELAY = 86_400.0
 TOOL = re.compile(r"function_?declarations\[(\d+)\]|`([\w.:-]+)` function_?declaration", re.I)
 BY_WORDS = {
     "context_exhausted": r"token count\b.*\bexceeds|exceeds the maximum (?:number of )?tokens",
@@ -385,7 +377,7 @@ class GeminiDecoder:
 
     def _reply(self) -> Reply:
         usage, model, reason = self._counted(), self._model, self._reason
-        why = "" if reason == "STOP" else _worded(self._why)
+        why = "" if reason == "STOP" else worded(self._why)
         if reason in REFUSED:
             said = Assistant(text=f"The provider refused to answer ({why}).")
             return Reply(message=said, usage=usage, stop="refusal", model=model)
@@ -403,25 +395,11 @@ class GeminiDecoder:
         return Reply(message=said, usage=usage, stop="calls" if said.calls else "end", model=model)
 
 
-def _worded(words: object, *, has_key: bool = False) -> str:
-    """The provider's own words: short, on one line, and without anything that looks like a key."""
-    text = KEY.sub("[key]", CONTROL.sub(" ", clean(str(words)[:4000])).strip())
-    text = LIKE_A_KEY.sub("[key]", text) if has_key else text
-    return "" if MARKUP.search(text) else text[:500]
-
-
 def _error_in(value: Any) -> dict[str, Any]:
     """The error object in a body, however it is wrapped."""
     value = value[0] if isinstance(value, list) and value else value
     value = value.get("error", value) if isinstance(value, dict) else value
     return value if isinstance(value, dict) else {"message": value if isinstance(value, str) else ""}
-
-
-def _wait(headers: Mapping[str, str], details: list[dict[str, Any]], text: str) -> float:
-    """The longest of the delays that the provider asks for, in seconds."""
-    spans = ["", *(s for name, unit in WAITS.items() if SPAN.fullmatch(s := headers.get(name, "").strip() + unit))]
-    spans += [str(detail.get("retryDelay", ""))[:40] for detail in details] + AGAIN.findall(text)
-    return min(MAX_DELAY, max(sum(float(n) * SECONDS[u.lower()] for n, u in SPAN.findall(s)) for s in spans))
 
 
 def _failure(code: int, headers: Mapping[str, str], error: dict[str, Any]) -> ModelError:
@@ -430,15 +408,12 @@ def _failure(code: int, headers: Mapping[str, str], error: dict[str, Any]) -> Mo
     # What may be long is bounded before the patterns see it.
     state, text = str(error.get("status") or "")[:100], str(error.get("message") or "")[:4000]
     kind = _kind(code, state, text, str(details)[:4000])
-    words = _worded(text, has_key=kind == "auth") or "no more was said"
-    said = f"HTTP {code} {_worded(state)}".rstrip() + f": {words}"
+    words = worded(text, has_key=kind == "auth") or "no more was said"
+    said = f"HTTP {code} {worded(state)}".rstrip() + f": {words}"
     tool = TOOL.search(text) if kind == "bad_schema" else None
     if tool is not None:
         said = f"the schema of tool {tool[2] or f'number {int(tool[1]) + 1}'} was refused: {said}"
-    if kind in ("quota", "rate_limit", "overloaded", "server_error"):
-        after = 0.0 if kind == "quota" else _wait(headers, details, text)
-        return ModelUnavailable(said, kind=kind, after_seconds=after)
-    return ModelRejected(said, kind=kind)
+    return failed(kind, said, delay(headers, text, *(str(detail.get("retryDelay", "")) for detail in details)))
 
 
 def _kind(code: int, state: str, text: str, details: str) -> str:

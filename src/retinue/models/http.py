@@ -21,7 +21,7 @@ from msgspec.structs import replace
 
 from retinue.core.history import History
 from retinue.core.text import digest
-from retinue.core.values import Assistant, Message, ModelInfo, Reply, ToolSchema, User
+from retinue.core.values import Message, ModelInfo, Reply, ToolSchema
 from retinue.errors import ConfigError, ModelError, ModelRejected, ModelUnavailable
 from retinue.models.base import Request
 from retinue.models.cache import Prefix, Warmth
@@ -34,12 +34,13 @@ from retinue.models.watchdog import Limit
 if TYPE_CHECKING:
     import aiohttp
 
+    from retinue.models.wire import Exchange, Wire
+
 __all__ = ["Client", "HttpModel", "Times"]
 
 log = logging.getLogger("retinue")
 
 MAX_FAILURE = 64 << 10
-LARGE = 32 << 10
 MOST_FOR_WORDS = 10.0
 LINGER = 0.5
 """Seconds after the reply's last event in which the connection may end in order, to be used again."""
@@ -56,8 +57,8 @@ ORPHAN = re.compile(
     re.IGNORECASE,
 )
 """What providers say of a call without a result, or of a result without a call."""
-LEFT_OUT = "(The beginning of this conversation was left out, because it was too long.)"
-"""Providers take no conversation that begins with a reply."""
+MARKS = ("anthropic",)
+"""Dialects in which a unit can carry a breakpoint of the prompt cache."""
 TOOL_NUMBER = re.compile(r"\b(?:tools|function_?declarations)(?:\.|\[)(\d+)", re.IGNORECASE)
 
 
@@ -95,7 +96,9 @@ class HttpModel:
         password = urlsplit(self._proxy).password if self._proxy else None
         self._secrets = forms(key, unquote(password or ""))
         self._kind = _variant(codec)
+        self._marks = self.options.cache and codec.dialect in MARKS
         self._marked: tuple[bytes, bytes] | None = None
+        self._wire: Wire | None = None
         self._heads: dict[tuple[str, int], tuple[tuple[ToolSchema, ...], bytes, str]] = {}
 
     def __repr__(self) -> str:
@@ -147,35 +150,32 @@ class HttpModel:
     # the request
 
     def body(self, request: Request, head: bytes) -> list[bytes]:
-        """Head, units, tail; of the units only the last is written anew, where it carries the cache's breakpoint. Large
-        pieces stay apart, so that they are not copied; the others are joined."""
-        messages, unit = request.messages, self.codec.unit
+        """Head, units, tail, to be sent one after another: what was written before is not copied here. Of the units
+        only the last is written anew, where it carries the cache's breakpoint."""
+        messages = request.messages
         if isinstance(messages, History):
-            pieces = messages.encode(self._kind, unit)
-            if self.options.cache and pieces:
-                pieces[0] = self._shared(messages, pieces[0])
-            if pieces and _begins_with_a_reply(messages):
-                pieces.insert(0, unit((User(text=LEFT_OUT),)))
-            last: Sequence[Message] = messages.last_unit() if self.options.cache else ()
+            pieces = messages.encode(self._kind, self.codec.unit)
+            if self._marks and pieces:
+                self._mark(messages, pieces)
         else:
-            whole = list(units(messages))
-            pieces = [unit(p) for p in whole]
-            last = whole[-1] if whole else ()
-        if self.options.cache and pieces:
-            pieces[-1] = self._with_mark(pieces[-1], last)
+            parts = list(units(messages))
+            pieces = [self.codec.unit(p, mark=self._marks and p is parts[-1]) for p in parts]
         tail = self.codec.tail(request.max_output, self.options)
         if request.declared and not request.tools:
             tail = tail[:-1] + NO_CALLS[self.codec.dialect] + b"}"
-        parts: list[bytes] = [head]
-        out: list[bytes] = []
+        out = [head]
         for piece in pieces:
-            if len(piece) >= LARGE:
-                out += (b"".join(parts), piece)
-                parts = [b","]
-            else:
-                parts += (piece, b",")
-        parts[-1] = tail
-        return [*out, b"".join(parts)]
+            out += (piece, b",")
+        out[max(1, len(out) - 1) :] = (tail,)
+        return out
+
+    def _mark(self, messages: History, pieces: list[bytes]) -> None:
+        pieces[messages.is_cut] = self._shared(messages, pieces[messages.is_cut])
+        last, conversation = messages.last_unit(), messages.conversation
+        if conversation.own and messages.stop == len(conversation):
+            pieces[-1] = self.codec.unit(last, mark=True)
+        else:
+            pieces[-1] = self._with_mark(pieces[-1], last)
 
     def _shared(self, messages: History, piece: bytes) -> bytes:
         """What a fork came from, with a breakpoint at its end: siblings have no other that is the same for all."""
@@ -229,24 +229,19 @@ class HttpModel:
         self, body: list[bytes], turn: Turn, emit: Callable[[str], None], came: Callable[[], None]
     ) -> Reply:
         import aiohttp
-
-        from retinue.models.pieces import Pieces
+        from aiohttp.http import HttpProcessingError
 
         (session, watchdog), times = self._client.session(), self._client.times
         began = asyncio.get_running_loop().time()
-        data = Pieces(body) if len(body) > 1 or len(body[0]) >= LARGE else body[0]
         # Without a stream nothing comes before the reply is complete.
         patience = times.headers if self.options.stream else times.content
         try:
             with watchdog.limit(began + patience, "headers") as limit:
-                request = session.post(
-                    self._url, data=data, headers=self._headers, allow_redirects=False, proxy=self._proxy
-                )
-                async with request as response:
-                    turn.heard(response.status, response.headers)
-                    if response.status != 200:
-                        raise await self._refused(response, limit)
-                    return await self._read(response, emit, came, limit, began + times.attempt)
+                async with self._wire_in(session).post(body) as answer:
+                    turn.heard(answer.status, answer.headers)
+                    if answer.status != 200:
+                        raise await self._refused(answer, limit)
+                    return await self._read(answer, emit, came, limit, began + times.attempt)
         except TimeoutError as error:
             raise ModelUnavailable(f"{self.model} did not answer in time: {_late(error, times)}", "network") from None
         except aiohttp.ClientHttpProxyError as error:
@@ -256,12 +251,20 @@ class HttpModel:
             if isinstance(error.os_error, ssl.SSLEOFError):
                 raise ModelUnavailable(f"{self.model} broke off the handshake", kind="network") from None
             raise ModelRejected(f"no safe connection to {self.model}: {_short(error)}", kind="tls") from None
-        except (aiohttp.InvalidURL, aiohttp.ClientResponseError) as error:
+        except (aiohttp.InvalidURL, HttpProcessingError) as error:
             raise ModelRejected(f"{self.model} sent what is not HTTP: {_short(error)}", "bad_response") from None
         except (aiohttp.ClientError, OSError) as error:
             raise ModelUnavailable(f"no answer from {self.model}: {_short(error)}", kind="network") from None
 
-    async def _refused(self, response: aiohttp.ClientResponse, limit: Limit) -> ModelError:
+    def _wire_in(self, session: aiohttp.ClientSession) -> Wire:
+        from retinue.models.wire import Wire
+
+        wire = self._wire
+        if wire is None or wire.session is not session:
+            wire = self._wire = Wire(session, self._url, self._headers, self._proxy)
+        return wire
+
+    async def _refused(self, response: Exchange, limit: Limit) -> ModelError:
         """The status is known: what cannot be had of the words behind it is done without."""
         import aiohttp
 
@@ -281,7 +284,7 @@ class HttpModel:
 
     async def _read(
         self,
-        response: aiohttp.ClientResponse,
+        response: Exchange,
         emit: Callable[[str], None],
         came: Callable[[], None],
         limit: Limit,
@@ -327,9 +330,6 @@ class HttpModel:
             names = [t.name for t in request.declared[int(found[1]) :][:1]]
             words += f" (tool {names[0]!r})" if names and names[0] not in words else ""
         error.args = (words,)
-        if error.kind == "too_large":
-            # What is too large for the gate is cured like what is too long for the model.
-            error.kind = "context_exhausted"
         if isinstance(error, ModelUnavailable):
             asked = max(error.after_seconds, turn.asked if error.kind != "quota" else 0.0)
             error.after_seconds = min(asked, MAX_COOLING) if math.isfinite(asked) else 0.0
@@ -350,11 +350,6 @@ class HttpModel:
         return msgspec.json.decode(self._hide(msgspec.json.encode(reply).decode()), type=Reply)
 
 
-def _begins_with_a_reply(messages: History) -> bool:
-    first = next(iter(messages.conversation.read(messages.start, messages.start + 1)), None)
-    return not isinstance(first, User) and isinstance(messages[0], Assistant)
-
-
 def _late(error: TimeoutError, times: Times) -> str:
     """Which of the times was over."""
     match str(error):
@@ -370,7 +365,7 @@ def _late(error: TimeoutError, times: Times) -> str:
             return said or "no connection"
 
 
-async def _end(response: aiohttp.ClientResponse) -> None:
+async def _end(response: Exchange) -> None:
     """Wait a moment for the end of a body that is not needed any more: then its connection can be used again."""
     import aiohttp
 

@@ -10,7 +10,6 @@ import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from email.utils import parsedate_to_datetime
 from typing import Any, Literal, TypeVar
 from urllib.parse import quote
 
@@ -20,6 +19,7 @@ from retinue.core.text import clean, digest
 from retinue.core.values import Assistant, Call, Image, Message, Reply, Result, ToolSchema, Usage, User
 from retinue.errors import ModelError, ModelRejected, ModelUnavailable
 from retinue.models.codec import Options, arguments, keep_opaque, opaque_for
+from retinue.models.failures import MAX_WORDS, delay, failed, worded
 from retinue.models.sse import Events
 
 MAX_BODY = 64 << 20
@@ -376,7 +376,6 @@ def _usage(told: Any) -> Usage:
     return Usage(input=prompt, output=output, cache_read=read, cache_write=count("cache_write_tokens", details))
 
 
-_RETRIED = ("rate_limit", "quota", "overloaded", "server_error")
 # The first that fits the status and the body in lower case. Status 0 is an error inside a stream that gives none.
 _KINDS = (
     # A model that wrote a call which Groq cannot read may write a better one.
@@ -395,12 +394,6 @@ _KINDS = (
     ("server_error", "^(408|409|425|5|[02](?!.*(invalid_request|badrequest)))"),
     ("invalid_request", ""),
 )
-_SECRET = re.compile(
-    r"(?i)bearer\s+\S+|key(?: provided)?: ?\S+|\b(?:sk|pk|rk|gsk|xai|nvapi|sess|hf|csk|pplx)[-_][\w*.…-]{4,}"
-    r"|\bAIza[\w-]{9,}|[\w-]*\*{3,}[\w-]*|\b[A-Z0-9]{32,}\b"
-)
-_AGAIN = re.compile(r"(?:try again in|retry after|retry in|retrydelay\W+)\s*((?:\d[\d.]*\s*(?:ms|[smhd])[a-z]*\s*)+)")
-_SECONDS = {"ms": 0.001, "milli": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 def _failure(status: int, value: Any, headers: Mapping[str, str] | None = None) -> ModelError:
@@ -411,16 +404,11 @@ def _failure(status: int, value: Any, headers: Mapping[str, str] | None = None) 
     if not status and (found := re.search(r'"(?:code|status|status_code)": ?"?([45]\d\d)\b', text)):
         status = int(found[1])
     kind = next(kind for kind, sign in _KINDS if re.search(sign, f"{status} {text}", re.DOTALL))
-    after = min(max(0.0, _delay({name.lower(): told for name, told in (headers or {}).items()}, text)), 86_400.0)
+    after = delay(headers or {}, text)
     if kind == "quota" and status == 429 and after:
         kind = "rate_limit"  # Gemini calls each limit a quota, but says when it ends
-    words = _SECRET.sub("[key]", "".join(c if c.isprintable() else " " for c in clean(words)))
-    if kind == "auth":
-        words = re.sub(r"\b(?=[\w-]*\d)[\w-]{12,}", "[key]", words)  # long, and with a digit
-    message = f"{f'HTTP {status}: ' * bool(status)}{words or 'no reason was given'}"[:500]
-    if kind in _RETRIED:
-        return ModelUnavailable(message, kind=kind, after_seconds=0.0 if kind == "quota" else after)
-    return ModelRejected(message, kind=kind)
+    words = worded(words, has_key=kind == "auth") or "no reason was given"
+    return failed(kind, f"{f'HTTP {status}: ' * bool(status)}{words}"[:MAX_WORDS], after)
 
 
 def _words(value: Any, depth: int = 4) -> str:
@@ -432,14 +420,3 @@ def _words(value: Any, depth: int = 4) -> str:
     words = next((value[name] for name in ("error", "message", "detail", "msg") if value.get(name)), "")
     raw = _as(str, _as(dict, value.get("metadata")).get("raw"))  # what the server behind OpenRouter said
     return " ".join(filter(None, (_words(words, depth - 1), raw)))
-
-
-def _delay(headers: Mapping[str, str], text: str) -> float:
-    for name, scale in (("retry-after-ms", 1000), ("retry-after", 1)):
-        with suppress(KeyError, ValueError):
-            return float(headers[name]) / scale
-    with suppress(KeyError, ValueError, TypeError):
-        until, now = (parsedate_to_datetime(headers[name]) for name in ("retry-after", "date"))
-        return (until - now).total_seconds()
-    said = again[1] if (again := _AGAIN.search(text)) else ""
-    return sum(float(n) * _SECONDS[unit] for n, unit in re.findall(r"(\d+(?:\.\d+)?)\s*(ms|milli|[smhd])", said))

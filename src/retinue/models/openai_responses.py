@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, TypeVar
@@ -17,6 +16,7 @@ import msgspec
 from retinue.core.values import Assistant, Call, Image, Message, Reply, Result, ToolSchema, Usage, User
 from retinue.errors import ModelError, ModelRejected, ModelUnavailable
 from retinue.models.codec import Options, arguments, keep_opaque, opaque_for
+from retinue.models.failures import MAX_WORDS, delay, failed, worded
 from retinue.models.sse import Events
 
 T = TypeVar("T")
@@ -24,7 +24,6 @@ Item = dict[str, Any]
 
 DIALECT = "openai_responses"
 MAX_BODY = 64 << 20
-MAX_WORDS = 500
 # The API refuses a smaller limit of output; longer call ids, names and cache keys; other characters in names.
 MIN_OUTPUT = 16
 MAX_ID = 64
@@ -39,7 +38,6 @@ TERMINAL = {"response.completed": "completed", "response.incomplete": "incomplet
 FILTERED = "The provider's content filter stopped this reply."
 EMPTY = "(empty reply)"
 
-UNAVAILABLE = {"rate_limit", "quota", "overloaded", "server_error"}
 # What an error is, by its code or its type or, where they say nothing, by the status.
 CODES = {
     "auth": "401 403 invalid_api_key account_deactivated",
@@ -64,12 +62,6 @@ WORDS = {
     "auth": re.compile(r"incorrect api key", re.I),
 }
 
-CONTROL = re.compile(r"[\s\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]+")
-MARKUP = re.compile(r"<(?:!doctype|html|head|body|title|script)\b", re.I)
-KEY = re.compile(r"(?i:bearer|provided:)\s+\S+|\b(?:sk|rk|pk|ek|sess)-[\w*.-]{6,}|\S*\*{3,}\S*")
-AGAIN = re.compile(r"try again in ((?:\d+(?:\.\d+)?\s*[a-z]+\s*)+)", re.I)
-SPAN = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|mil|s|m|h|d)", re.I)
-SECONDS = {"ms": 0.001, "mil": 0.001, "s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
 # Either a whole pair, or (group 1) half of one, or any other escape.
 ESCAPE = re.compile(rb"\\(?:u[dD][89abAB]..\\u[dD][c-fC-F]..|(u[dD][89a-fA-F]..)|.)", re.S)
 
@@ -334,7 +326,7 @@ def _reply(status: str, response: _Response, raws: list[bytes]) -> Reply:
     if status == "failed":
         raise _fault(0, response.error, {})
     if status not in ("completed", "incomplete"):
-        raise ModelUnavailable(f"the provider ended its answer while it was {_clean(status)}", kind="server_error")
+        raise ModelUnavailable(f"the provider ended its answer while it was {worded(status)}", kind="server_error")
     items = [_parsed(raw, Item) for raw in raws]
     contents = [item.get("content") for item in items if item.get("type") == "message"]
     parts = [part for content in contents if isinstance(content, list) for part in content if isinstance(part, dict)]
@@ -406,16 +398,12 @@ def _text(value: Any) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _clean(words: str) -> str:
-    return KEY.sub("[hidden]", CONTROL.sub(" ", words)).strip() if not MARKUP.search(words) else ""
-
-
 def _fault(status: int, error: Any, headers: Mapping[str, str]) -> ModelError:
     """A provider's error as ours. The status is 0 inside a stream."""
     told = error if isinstance(error, dict) else {"message": error}
     code, sort, param = (_text(told.get(name)) for name in ("code", "type", "param"))
     status = status or (told["code"] if type(told.get("code")) is int else 0)
-    words = _clean(_text(told.get("message") or told.get("detail"))[: 4 * MAX_WORDS])
+    words = worded(_text(told.get("message") or told.get("detail")))
     kind = next((name for name, sign in WORDS.items() if sign.search(words)), "") or KINDS.get(code) or KINDS.get(sort)
     # An item of the input that is not found is no model that is not found.
     if not kind and (status, param) != (404, "input"):
@@ -426,23 +414,6 @@ def _fault(status: int, error: Any, headers: Mapping[str, str]) -> ModelError:
     if kind == "auth" and status != 403:
         words = "the provider refused the API key"
     words = words or (f"the provider answered {status}" if status else "the provider failed")
-    notes = _clean(", ".join(note for note in (code, param) if note and note not in words))[:100]
+    notes = worded(", ".join(note for note in (code, param) if note and note not in words))[:100]
     message = (f"{words[: MAX_WORDS - 103]} ({notes})" if notes else words)[:MAX_WORDS]
-    if kind not in UNAVAILABLE:
-        return ModelRejected(message, kind=kind)
-    return ModelUnavailable(message, kind=kind, after_seconds=0.0 if kind == "quota" else _delay(headers, words))
-
-
-def _delay(headers: Mapping[str, str], words: str) -> float:
-    """How long the provider asks to be left alone: in a header, or in what it says."""
-    again = AGAIN.search(words)
-    try:
-        if "retry-after-ms" in headers:
-            seconds = float(headers["retry-after-ms"]) / 1_000
-        elif "retry-after" in headers:
-            seconds = float(headers["retry-after"])
-        else:
-            seconds = sum(float(n) * SECONDS[unit.lower()] for n, unit in SPAN.findall(again[1])) if again else 0.0
-    except ValueError:
-        seconds = 0.0
-    return min(max(0.0, seconds), SECONDS["d"]) if math.isfinite(seconds) else 0.0
+    return failed(kind, message, delay(headers, words))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -159,3 +160,16 @@ PROVIDERS: dict[str, Provider] = {
     )
 }
 ALIASES = {"claude": "anthropic", "google": "gemini", "gpt": "openai", "chatgpt": "openai", "lm-studio": "lmstudio"}
+LOCAL = "local"
+"""The provider of models that run in this process: no dialect, no key, no address."""
+
+
+def provider_name(name: str) -> str:
+    """The provider that is meant; raises `ConfigError` with the names that there are."""
+    wanted = name.strip().lower()
+    wanted = ALIASES.get(wanted, wanted)
+    if wanted in PROVIDERS or wanted == LOCAL:
+        return wanted
+    near = difflib.get_close_matches(wanted, [*PROVIDERS, *ALIASES, LOCAL], n=1)
+    hint = f" Did you mean {near[0]!r}?" if near else ""
+    raise ConfigError(f"there is no provider {name!r}.{hint} There is: {', '.join(sorted([*PROVIDERS, LOCAL]))}")

@@ -6,10 +6,15 @@ import asyncio
 
 
 class Watchdog:
-    """Cancels the tasks whose time is over. It looks every `tick` seconds, as long as there is anybody to watch."""
+    """Cancels the tasks whose time is over. It looks every `tick` seconds, as long as there is anybody to watch.
+
+    Timers run before the tasks that a blocked loop has left waiting: right after one, those who have been answered
+    meanwhile look as if they were late. They get one more tick.
+    """
 
     def __init__(self, tick: float) -> None:
         self._tick = tick
+        self._was_late = False
         self._watched: set[Limit] = set()
         self._timer: asyncio.TimerHandle | None = None
 
@@ -23,9 +28,13 @@ class Watchdog:
             self._timer = asyncio.get_running_loop().call_later(self._tick, self._sweep)
 
     def _sweep(self) -> None:
-        loop = asyncio.get_running_loop()
-        self._timer = loop.call_later(self._tick, self._sweep) if self._watched else None
+        loop, timer = asyncio.get_running_loop(), self._timer
         now = loop.time()
+        is_late = timer is not None and now - timer.when() > self._tick
+        self._was_late = is_late and not self._was_late
+        self._timer = loop.call_later(self._tick, self._sweep) if self._watched else None
+        if self._was_late:
+            return
         for limit in [w for w in self._watched if w.until <= now]:
             self._watched.discard(limit)
             limit.expire()
@@ -39,15 +48,17 @@ class Watchdog:
 class Limit:
     """One call's time. When it is over the call sees `TimeoutError` with the reason that stood last."""
 
-    __slots__ = ("_dog", "_expired", "_task", "until", "why")
+    __slots__ = ("_cancels", "_dog", "_expired", "_task", "until", "why")
 
     def __init__(self, dog: Watchdog, until: float, why: str) -> None:
         self._dog, self.until, self.why = dog, until, why
         self._expired = False
+        self._cancels = 0
         self._task: asyncio.Task[object] | None = None
 
     def __enter__(self) -> Limit:
-        self._task = asyncio.current_task()
+        self._task = task = asyncio.current_task()
+        self._cancels = task.cancelling() if task is not None else 0
         self._dog._watch(self)
         return self
 
@@ -55,7 +66,7 @@ class Limit:
         self._dog._watched.discard(self)
         if self._expired and self._task is not None:
             asked = self._task.uncancel()
-            if isinstance(error, asyncio.CancelledError) and asked <= 0:
+            if isinstance(error, asyncio.CancelledError) and asked <= self._cancels:
                 raise TimeoutError(self.why) from error
 
     def expire(self) -> None:

@@ -11,6 +11,7 @@ from typing import Protocol
 
 import msgspec
 
+from retinue.core.board import Act, Noted
 from retinue.core.events import Entry
 from retinue.core.ledger import Account
 from retinue.core.orders import Spec
@@ -94,6 +95,13 @@ class Store(Protocol):
 
     async def deliveries(self, states: Iterable[str] = ()) -> list[Delivery]:
         """Deliveries in these states, or all."""
+
+    async def board(self, root: str, after: int = 0) -> list[Noted]:
+        """What was done to the to-do list of a tree behind act `after`, oldest first."""
+
+    async def note(self, root: str, key: str, at: int, act: Act) -> None:
+        """Keep one act on the to-do list of a tree; durable when it returns. A key counts once, its first act stays;
+        an act on a tree that was forgotten is dropped."""
 
     async def verify(self) -> list[str]:
         """Walk the hash chain and the structure; one sentence for each thing that is wrong."""

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from hashlib import sha256 as hash_of
 from itertools import islice, takewhile
 
+from retinue.core.board import Act, Noted
 from retinue.core.events import Entry, Requested
 from retinue.core.ledger import Account
 from retinue.core.orders import Base, Spec
@@ -41,6 +42,7 @@ class _Data:
         self.definitions: dict[str, Definition] = {}
         self.models: dict[str, ModelInfo] = {}
         self.artifacts: dict[str, bytes] = {}
+        self.boards: dict[str, dict[str, Noted]] = {}
 
 
 class MemoryStore(Store):
@@ -63,11 +65,7 @@ class MemoryStore(Store):
 
     async def commit(self, changes: Changes) -> int:
         data = self._data
-        if self._epoch != data.epoch:
-            raise StoreError(
-                f"The store was taken over (epoch {data.epoch}, this handle has {self._epoch}), or is not open. "
-                "Nothing of this batch was kept. Open it again."
-            )
+        self._fence()
         self._check(changes)
         for spec in changes.specs:
             _add(data, spec)
@@ -90,6 +88,13 @@ class MemoryStore(Store):
         for root in changes.forgotten:
             _forget(data, root)
         return len(data.log)
+
+    def _fence(self) -> None:
+        if self._epoch != self._data.epoch:
+            raise StoreError(
+                f"The store was taken over (epoch {self._data.epoch}, this handle has {self._epoch}), or is not open. "
+                "Nothing of this batch was kept. Open it again."
+            )
 
     def _check(self, changes: Changes) -> None:
         """Refuse before the first change."""
@@ -165,6 +170,15 @@ class MemoryStore(Store):
     async def deliveries(self, states: Iterable[str] = ()) -> list[Delivery]:
         wanted = set(states)
         return [d for d in self._data.deliveries.values() if not wanted or d.state in wanted]
+
+    async def board(self, root: str, after: int = 0) -> list[Noted]:
+        return [one for one in self._data.boards.get(root, {}).values() if one.n > after]
+
+    async def note(self, root: str, key: str, at: int, act: Act) -> None:
+        self._fence()
+        if root in self._data.specs:
+            board = self._data.boards.setdefault(root, {})
+            board.setdefault(key, Noted(n=len(board) + 1, key=key, act=act))
 
     async def verify(self) -> list[str]:
         return []
@@ -262,6 +276,7 @@ def _forget(data: _Data, root: str) -> None:
             data.children[spec.parent].remove(id)
         del data.runs[id]
         data.accounts.pop(id, None)
+        data.boards.pop(id, None)
     for id in tree:
         del data.conversations[id]
     for other in data.conversations.values():

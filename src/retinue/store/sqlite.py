@@ -9,6 +9,7 @@ import os
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
+from retinue.core.board import Act, Noted
 from retinue.core.events import Entry
 from retinue.core.ledger import Account
 from retinue.core.roster import Changes
@@ -19,7 +20,7 @@ from retinue.store.base import Row, Snapshot, Store, Summary
 from retinue.store.sqlite_faults import reading
 from retinue.store.sqlite_open import connect, copy_database
 from retinue.store.sqlite_read import Reader
-from retinue.store.sqlite_rows import encode
+from retinue.store.sqlite_rows import Batch, encode, encode_act
 from retinue.store.sqlite_verify import verify
 from retinue.store.sqlite_write import Group, Writer
 
@@ -64,11 +65,13 @@ class SqliteStore(Store):
     async def commit(self, changes: Changes) -> int:
         if self._writer is None:
             raise self._closed()
-        batch = encode(changes)
+        return await self._write(self._writer, encode(changes))
+
+    async def _write(self, writer: Writer, batch: Batch) -> int:
         if self._group is not None:
             return await self._group.commit(batch)
-        (last,) = self._writer.write([batch])
-        self._writer.tidy()
+        (last,) = writer.write([batch])
+        writer.tidy()
         return last
 
     async def load(self) -> Snapshot:
@@ -97,6 +100,14 @@ class SqliteStore(Store):
 
     async def deliveries(self, states: Iterable[str] = ()) -> list[Delivery]:
         return self._reader.deliveries(states)
+
+    async def board(self, root: str, after: int = 0) -> list[Noted]:
+        return self._reader.board(root, after)
+
+    async def note(self, root: str, key: str, at: int, act: Act) -> None:
+        if self._writer is None:
+            raise self._closed()
+        await self._write(self._writer, encode_act(root, key, at, act))
 
     async def verify(self) -> list[str]:
         if self._writer is None:

@@ -10,6 +10,7 @@ from typing import Any
 import apsw
 import msgspec
 
+from retinue.core.board import Noted
 from retinue.core.events import Entry
 from retinue.core.ledger import Account
 from retinue.core.values import Delivery, Message
@@ -19,6 +20,7 @@ from retinue.store.sqlite_faults import reading
 from retinue.store.sqlite_open import connect
 from retinue.store.sqlite_rows import (
     read_account,
+    read_act,
     read_definition,
     read_delivery,
     read_entry,
@@ -178,3 +180,8 @@ class Reader:
             return [
                 read_delivery(body) for (body,) in self._all(f"select body from outbox {where} order by rowid", args)
             ]
+
+    def board(self, root: str, after: int) -> list[Noted]:
+        with reading(self.path):
+            rows = self._all("select n, key, body from board where root = ? and n > ? order by n", (root, after))
+            return [Noted(n=n, key=key, act=read_act(body)) for n, key, body in rows]

@@ -13,6 +13,7 @@ from typing import Any
 import apsw
 import msgspec
 
+from retinue.core.board import Act
 from retinue.core.events import Entry, Requested
 from retinue.core.ledger import Account
 from retinue.core.orders import Spec
@@ -31,6 +32,7 @@ read_account = msgspec.json.Decoder(Account).decode
 read_mail = msgspec.json.Decoder(Mail).decode
 read_delivery = msgspec.json.Decoder(Delivery).decode
 read_definition = msgspec.json.Decoder(Definition).decode
+read_act = msgspec.json.Decoder[Act](Act).decode
 read_model = msgspec.json.Decoder(ModelInfo).decode
 
 STATES = {
@@ -84,6 +86,7 @@ class Batch:
     deliveries: dict[str, Values] = field(default_factory=dict)
     definitions: dict[str, Values] = field(default_factory=dict)
     models: dict[str, Values] = field(default_factory=dict)
+    board: list[Values] = field(default_factory=list)
     forgotten: list[str] = field(default_factory=list)
     resumed: dict[str, str] = field(default_factory=dict)
 
@@ -145,6 +148,12 @@ TABLES: dict[str, Many] = {
     ),
     "definitions": Many("insert into definitions (name, body) values ", 2, _BY_NAME),
     "models": Many("insert into models (name, body) values ", 2, _BY_NAME),
+    # A refused row would take down the batches that share its transaction, so what is out of place is passed over.
+    "board": Many(
+        "insert into board (root, key, at, body) select column1, column2, column3, column4 from (values ",
+        4,
+        ") where exists (select 1 from runs where id = column1) on conflict (root, key) do nothing",
+    ),
 }
 
 
@@ -157,6 +166,15 @@ def encode(changes: Changes) -> Batch:
             return _encode(changes, _dumps_mended)
     except (TypeError, ValueError, RecursionError) as error:
         raise StoreError(f"a batch cannot be written as JSON ({error}). Nothing of it was kept.") from error
+
+
+def encode_act(root: str, key: str, at: int, act: Act) -> Batch:
+    """The row of one act on a to-do list."""
+    try:
+        body = dumps(act)
+    except UnicodeEncodeError:
+        body = _dumps_mended(act)
+    return Batch(board=[(_mended(root), _mended(key), at, body)])
 
 
 def _encode(changes: Changes, dump: Callable[[Any], bytes]) -> Batch:

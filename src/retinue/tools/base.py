@@ -130,7 +130,9 @@ class Tool(Protocol):
     begins."""
 
     schema: ToolSchema
-    restart: Restart
+
+    @property
+    def restart(self) -> Restart: ...
 
     async def run(self, caller: Caller, args: dict[str, Any]) -> Returned: ...
 

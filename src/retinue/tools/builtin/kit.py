@@ -8,13 +8,16 @@ import tempfile
 from collections.abc import Awaitable, Callable
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from retinue.errors import ConfigError
 from retinue.sandbox.worktree import Worktrees
 from retinue.tools.base import Tool
 from retinue.tools.builtin.artifacts import PAGE, ArtifactTool
 from retinue.tools.builtin.writers import Writers
+
+if TYPE_CHECKING:
+    from retinue.tools.builtin.processes import Processes
 
 NAMES = (
     "read",
@@ -67,12 +70,12 @@ class Kit:
     def tool(self, name: str) -> Tool:
         """The built-in tool of this name."""
         if name not in self._made:
-            make: Callable[[], Tool] | None = getattr(self, f"_{name}", None) if name in NAMES else None
-            if make is None:
+            made = ArtifactTool(self._store.get_artifact, self._page) if name == "artifact" else self._make(name)
+            if made is None:
                 near = difflib.get_close_matches(name, NAMES, n=1)
                 hint = f" Did you mean {near[0]!r}?" if near else ""
                 raise ConfigError(f"there is no built-in tool {name!r}.{hint} There is: {', '.join(NAMES)}")
-            self._made[name] = make()
+            self._made[name] = made
         return self._made[name]
 
     def over(self, run: str) -> Awaitable[None] | None:
@@ -107,5 +110,31 @@ class Kit:
         if self._temporary and "folder" in self.__dict__:
             shutil.rmtree(self.folder, ignore_errors=True)
 
-    def _artifact(self) -> Tool:
-        return ArtifactTool(self._store.get_artifact, self._page)
+    @cached_property
+    def processes(self) -> Processes:
+        from retinue.sandbox.bare import Unsandboxed
+        from retinue.tools.builtin.processes import Processes
+
+        return Processes(self.folder, sandbox=Unsandboxed(unsafe_bare=True) if self._unsafe_bare else None)
+
+    def _make(self, name: str) -> Tool | None:
+        """What a tool needs is imported with it: few programs use all of them."""
+        from retinue.tools.builtin import ask, edit, files, git, search, shell, tasks, think, web
+
+        makers: dict[str, Callable[[], Tool]] = {
+            "read": lambda: files.Read(),
+            "list": lambda: files.List(),
+            "find": lambda: files.Find(),
+            "search": lambda: search.Search(),
+            "edit": lambda: edit.Edit(),
+            "write": lambda: edit.Write(),
+            "shell": lambda: shell.ShellTool(self.processes, may_write=self.writers.take),
+            "shell_output": lambda: shell.ShellOutputTool(self.processes),
+            "shell_stop": lambda: shell.ShellStopTool(self.processes),
+            "git": lambda: git.GitTool(self.processes),
+            "fetch": lambda: web.Fetch(ports=self._ports),
+            "think": think.Think,
+            "tasks": lambda: tasks.Tasks(self._store),
+            "ask": ask.AskTool,
+        }
+        return makers[name]() if name in makers else None

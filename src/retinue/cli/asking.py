@@ -1,0 +1,224 @@
+"""What a person asks for on the command line, as values: the prompt, the plan and the terms of a run."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import click
+
+from retinue.cli.plan import FAMILY, AgentPlan, Plan
+from retinue.cli.wire import Terms
+from retinue.core.values import Budget
+from retinue.errors import ConfigError
+
+MODES = {
+    "manual": "manual",
+    "default": "manual",
+    "ask": "manual",
+    "acceptedits": "acceptEdits",
+    "accept-edits": "acceptEdits",
+    "auto_edit": "acceptEdits",
+    "auto-edit": "acceptEdits",
+    "plan": "plan",
+    "read-only": "plan",
+    "dontask": "dontAsk",
+    "dont-ask": "dontAsk",
+    "auto": "auto",
+    "workspace-write": "auto",
+    "bypasspermissions": "bypassPermissions",
+    "bypass": "bypassPermissions",
+    "yolo": "bypassPermissions",
+    "danger-full-access": "bypassPermissions",
+}
+"""Permission modes, and the names that other programs have for them."""
+NAMES = {
+    "bash": "shell",
+    "powershell": "shell",
+    "execute": "shell",
+    "run_shell_command": "shell",
+    "grep": "search",
+    "grep_search": "search",
+    "glob": "find",
+    "ls": "list",
+    "list_dir": "list",
+    "view": "read",
+    "read_file": "read",
+    "multiedit": "edit",
+    "apply_patch": "edit",
+    "write_file": "write",
+    "webfetch": "fetch",
+    "web": "fetch",
+    "todowrite": "tasks",
+    "todo": "tasks",
+}
+_RULE = re.compile(r"[^\s,()]+(?:\([^)]*\))?")
+
+
+def prompt(arguments: Sequence[str]) -> str:
+    """The words of the command; `-` stands for what is on stdin, which is also taken when there are no words."""
+    if not arguments:
+        if sys.stdin is None or sys.stdin.isatty():
+            raise click.UsageError("there is no prompt: write it behind the command, or pipe it in.")
+        arguments = ("-",)
+    parts = [" ".join(words) for words in _groups(arguments)]
+    text = "\n\n".join(part for part in parts if part.strip())
+    if not text.strip():
+        raise click.UsageError("the prompt is empty.")
+    return text
+
+
+def _groups(arguments: Sequence[str]) -> Iterator[list[str]]:
+    words: list[str] = []
+    for argument in arguments:
+        if argument == "-":
+            yield words
+            yield [sys.stdin.buffer.read().decode("utf-8", "replace").strip("\n")]
+            words = []
+        else:
+            words.append(argument)
+    yield words
+
+
+def mode(name: str) -> str:
+    """One of our permission modes, whatever the name comes from."""
+    if not name:
+        return ""
+    found = MODES.get(name.lower())
+    if found is None:
+        raise click.UsageError(f"there is no permission mode {name!r}; there is: {', '.join(sorted(MODES))}.")
+    return found
+
+
+def rules(effect: str, texts: Sequence[str]) -> tuple[str, ...]:
+    """`Read,Bash(git log:*)` as rules of ours."""
+    out = []
+    for text in texts:
+        for item in _RULE.findall(text):
+            tool, _, pattern = item.rstrip(")").partition("(")
+            name = NAMES.get(tool.lower(), tool.lower() if not tool.startswith("mcp__") else tool)
+            pattern = re.sub(r":\*$", "*", pattern)
+            out.append(f"{effect}: {name}({pattern})" if pattern else f"{effect}: {name}")
+    return tuple(out)
+
+
+def budget(usd: float | None, tokens: int | None) -> Budget:
+    try:
+        return Budget(usd=usd, tokens=tokens)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+
+
+def schema(given: str) -> dict[str, Any] | None:
+    """A JSON schema from a file, or as it is."""
+    if not given:
+        return None
+    value = _json(given, "--output-schema")
+    if not isinstance(value, dict):
+        raise click.UsageError("--output-schema must be a JSON schema, which is an object.")
+    return value
+
+
+def servers(given: Sequence[str]) -> dict[str, Any]:
+    """Servers of tools, from files or as JSON."""
+    out: dict[str, Any] = {}
+    for text in given:
+        value = _json(text, "--mcp-config")
+        named = value.get("mcpServers", value.get("servers")) if isinstance(value, dict) else None
+        if not isinstance(named, dict):
+            raise click.UsageError(f"--mcp-config {text[:60]!r} has no mcpServers.")
+        out |= named
+    return out
+
+
+def _json(given: str, flag: str) -> Any:
+    text, name = given, flag
+    if not given.lstrip().startswith(("{", "[")):
+        name = given
+        try:
+            with open(os.path.expanduser(given), encoding="utf-8-sig") as file:
+                text = file.read()
+        except OSError as error:
+            raise click.UsageError(f"{flag}: {given} cannot be read ({error.strerror}).") from None
+        except UnicodeDecodeError:
+            raise click.UsageError(f"{flag}: {given} is not text.") from None
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise click.UsageError(f"{name} is not valid JSON: {error}.") from None
+
+
+def families(names: Sequence[str]) -> tuple[str, ...]:
+    """The families that were asked for; `none` for an agent that works alone."""
+    from retinue.tools.families.profiles import family
+
+    wanted = [n.strip() for text in names for n in text.split(",") if n.strip()] or [FAMILY]
+    if wanted == ["none"]:
+        return ()
+    for name in wanted:
+        family(name)
+    return tuple(dict.fromkeys(wanted))
+
+
+def inline_agents(given: str) -> tuple[AgentPlan, ...]:
+    """Agents in JSON, as other programs have them: names with `description`, `prompt`, `tools`, `model`."""
+    if not given:
+        return ()
+    value = _json(given, "--agents")
+    if not isinstance(value, dict):
+        raise click.UsageError("--agents must be an object: names with their definitions.")
+    return tuple(_inline(name, fields) for name, fields in value.items())
+
+
+def _inline(name: str, fields: Any) -> AgentPlan:
+    if not isinstance(fields, dict) or not isinstance(fields.get("prompt", ""), str):
+        raise click.UsageError(f"--agents: {name!r} must be an object with a prompt.")
+    tools = fields.get("tools")
+    if isinstance(tools, str):
+        tools = _RULE.findall(tools)
+    named = AgentPlan().tools if tools is None else tuple(dict.fromkeys(NAMES.get(t.lower(), t.lower()) for t in tools))
+    return AgentPlan(
+        name=name,
+        description=str(fields.get("description", "")),
+        instructions=fields.get("prompt", ""),
+        model="" if fields.get("model") in (None, "inherit") else str(fields["model"]),
+        tools=named,
+        families=(),
+        max_turns=fields.get("maxTurns"),
+    )
+
+
+def plan(agent: AgentPlan, root: str, mcp: dict[str, Any]) -> Plan:
+    return Plan(agent=agent, root=root, mcp=mcp)
+
+
+def terms(**fields: Any) -> Terms:
+    """The terms of a run; a wrong number is told by its name."""
+    turns = fields.get("max_turns")
+    if turns is not None and turns < 1:
+        raise click.UsageError(f"--max-turns must be 1 or more, not {turns}.")
+    return Terms(**fields)
+
+
+def stream_prompts() -> Iterator[str]:
+    """Prompts from lines of `stream-json`: each user message is one."""
+    for n, line in enumerate(sys.stdin, 1):
+        if not line.strip():
+            continue
+        try:
+            value = json.loads(line)
+            content = value["message"]["content"] if value.get("type") == "user" else None
+        except (ValueError, KeyError, TypeError, AttributeError):
+            raise ConfigError(
+                f"line {n} of stdin is not a message of stream-json; nothing was started for it"
+            ) from None
+        if content is None:
+            continue
+        if isinstance(content, str):
+            yield content
+        else:
+            yield "\n".join(part.get("text", "") for part in content if part.get("type") == "text")

@@ -1,0 +1,185 @@
+"""A command's end of the line: finds the host or starts one, makes requests, and reads what comes back. It blocks; a
+command does one thing.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from retinue import __version__, errors
+from retinue.cli import wire
+from retinue.cli.exits import HostGone
+from retinue.cli.places import Places
+
+START_SECONDS = 20.0
+IDLE_SECONDS = 30.0
+
+
+class Client:
+    """One connection to a host."""
+
+    def __init__(self, line: socket.socket, env: Mapping[str, str]) -> None:
+        self._line, self._buffer, self._n = line, bytearray(), 0
+        self.welcome = self._greet(env)
+
+    def _greet(self, env: Mapping[str, str]) -> wire.Welcome:
+        self._write(wire.encode(wire.Greeting(retinue=__version__, env=dict(env))))
+        line = self._read()
+        welcome = msgspec.json.decode(line, type=wire.Welcome)
+        if welcome.error:
+            raise errors.ConfigError(welcome.error)
+        return welcome
+
+    def ask(self, want: wire.AnyWant) -> Any:
+        """Make a request and wait for its last word; raises what the host raised."""
+        told = self.last(self.begin(want))
+        return told.done
+
+    def begin(self, want: wire.AnyWant) -> int:
+        """Make a request; its number is in everything that is told about it."""
+        self._n += 1
+        self._write(wire.encode(wire.Ask(id=self._n, want=want)))
+        return self._n
+
+    def last(self, number: int) -> wire.Told:
+        while True:
+            told = self.told()
+            if told.error is not None and told.id in (number, 0):
+                raise as_error(told.error)
+            if told.id == number and told.is_last:
+                return told
+
+    def told(self) -> wire.Told:
+        """The next thing that the host tells, about any request."""
+        return wire.read_told(self._read())
+
+    def has_line(self) -> bool:
+        """Whether something can be read without waiting."""
+        return b"\n" in self._buffer
+
+    def fileno(self) -> int:
+        return self._line.fileno()
+
+    def close(self) -> None:
+        self._line.close()
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def _write(self, line: bytes) -> None:
+        try:
+            self._line.sendall(line + b"\n")
+        except (BrokenPipeError, ConnectionError) as error:
+            raise _gone() from error
+
+    def _read(self) -> bytes:
+        buffer, start = self._buffer, 0
+        while (end := buffer.find(b"\n", start)) < 0:
+            start = len(buffer)
+            try:
+                data = self._line.recv(1 << 18)
+            except ConnectionError as error:
+                raise _gone() from error
+            if not data:
+                raise _gone()
+            buffer += data
+        line = bytes(buffer[:end])
+        del buffer[: end + 1]
+        return line
+
+
+def _gone() -> HostGone:
+    return HostGone("the host of this project went away. What is on record is kept: `retinue ps`, `retinue attach`.")
+
+
+def as_error(told: wire.Trouble) -> Exception:
+    kind = getattr(errors, told.kind, errors.RetinueError)
+    if issubclass(kind, (errors.Refused,)):
+        return errors.Refused(told.about, told.message)
+    if issubclass(kind, errors.ModelError):
+        return kind(told.message, told.about)
+    return kind(told.message)
+
+
+def connect(places: Places, env: Mapping[str, str]) -> Client | None:
+    """A connection to the host of a store, if there is one."""
+    line = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        line.connect(places.socket)
+        if not _is_ours(line):
+            raise errors.ConfigError(f"{places.socket} belongs to somebody else: remove it, or choose another --store")
+        return Client(line, env)
+    except (FileNotFoundError, ConnectionRefusedError, NotADirectoryError, HostGone):
+        line.close()
+        return None
+    except BaseException:
+        line.close()
+        raise
+
+
+def _is_ours(line: socket.socket) -> bool:
+    if not hasattr(socket, "SO_PEERCRED"):
+        return True
+    packed = line.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    return bool(struct.unpack("3i", packed)[1] == os.getuid())
+
+
+def reach(places: Places, env: Mapping[str, str]) -> Client:
+    """A connection to the host of a store; one is started when none answers. Whoever gets the store's lock is the host,
+    and everybody else connects to it."""
+    until = time.monotonic() + float(env.get("RETINUE_START_SECONDS") or START_SECONDS)
+    why: Exception | None = None
+    while time.monotonic() < until:
+        client = connect(places, env)
+        if client is not None:
+            return client
+        why = _launch(places, env)
+        if why is not None and not isinstance(why, errors.StoreLocked):
+            raise why
+        if why is not None:
+            time.sleep(0.05)
+    raise why or HostGone("the host did not answer. `retinue stop` ends it; its log may say more: " + places.log)
+
+
+def _launch(places: Places, env: Mapping[str, str]) -> Exception | None:
+    """Start a host and wait until it listens; returns why it could not."""
+    idle = env.get("RETINUE_IDLE_SECONDS") or str(IDLE_SECONDS)
+    command = [sys.executable, "-m", "retinue.cli.host", "--store", places.store, "--socket", places.socket]
+    host = subprocess.Popen(
+        [*command, "--log", places.log, "--idle", idle],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+        cwd=places.root,
+        env={name: value for name, value in os.environ.items() if name not in env or name in KEPT},
+    )
+    assert host.stdin is not None and host.stdout is not None
+    try:
+        host.stdin.write(wire.encode(dict(env)) + b"\n")
+        host.stdin.close()
+        line = host.stdout.readline()
+    except BrokenPipeError:
+        line = b""
+    host.stdout.close()
+    host.wait()
+    if not line:
+        return HostGone(f"the host could not be started; its log says why: {places.log}")
+    told = msgspec.json.decode(line, type=wire.Told | None) if b'"error"' in line else None
+    return as_error(told.error) if told is not None and told.error is not None else None
+
+
+KEPT = ("HOME", "XDG_CACHE_HOME", "SSL_CERT_FILE", "SSL_CERT_DIR", "RETINUE_DEBUG")
+"""Of what the environment for models holds, this is no secret, and other parts of the host need it."""

@@ -1,0 +1,63 @@
+"""`retinue agents`: definitions found on disk."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+import msgspec
+
+from retinue.cli import exits
+from retinue.cli.door import Door, common, out, pass_door
+from retinue.cli.running import dump
+from retinue.cli.shelved import library
+
+
+@click.group("agents", invoke_without_command=True)
+@click.pass_context
+def command(context: click.Context) -> Any:
+    """List, show and check agent definitions."""
+    return context.invoke(list_) if context.invoked_subcommand is None else None
+
+
+@command.command("list")
+@click.option("--json", "as_json", is_flag=True)
+@common
+@pass_door
+def list_(door: Door, as_json: bool = False) -> None:
+    """List the agents that can be used here, with their files, and those that are shadowed."""
+    from retinue.library.render import render_list
+
+    found = library(door)
+    if as_json:
+        for spec in found.agents.values():
+            out(dump(msgspec.to_builtins(spec)))
+        return
+    out("\n".join(render_list(found, cwd=door.places.cwd)))
+
+
+@command.command("show")
+@click.argument("name")
+@common
+@pass_door
+def show(door: Door, name: str) -> None:
+    """Show one agent: what its file says, as it is understood."""
+    from retinue.library.render import render_show
+
+    out("\n".join(render_show(library(door), name, cwd=door.places.cwd)))
+
+
+@command.command("lint")
+@click.option("--strict", is_flag=True, help="Exit with 1 also for warnings.")
+@common
+@pass_door
+def lint(door: Door, strict: bool) -> int:
+    """Check all definitions; exits with 1 when one cannot be used."""
+    from retinue.library.lint import lint as check
+    from retinue.library.render import render_lint
+
+    complaints = check(library(door))
+    if text := "\n".join(render_lint(complaints, cwd=door.places.cwd)):
+        out(text)
+    worst = {c.severity for c in complaints}
+    return exits.FAILED if "error" in worst or (strict and "warning" in worst) else exits.OK

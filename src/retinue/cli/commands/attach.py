@@ -1,0 +1,36 @@
+"""`retinue attach`: watch a run that goes on, from any terminal."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from retinue.cli.completing import run_argument
+from retinue.cli.door import Door, common, pass_door
+from retinue.cli.running import Wish, carry_out, head_of, line_to
+from retinue.cli.shelf import Shelf
+
+
+@click.command("attach")
+@run_argument(default="latest")
+@click.option("--output-format", type=click.Choice(["text", "json", "stream-json"]), default="text")
+@click.option("--include-partial-messages", is_flag=True)
+@click.option("-q", "--quiet", is_flag=True, help="Nothing on stderr but errors.")
+@common
+@pass_door
+def command(door: Door, run: str, output_format: str, include_partial_messages: bool, quiet: bool) -> int:
+    """Watch a run until it ends, and print its answer. Ctrl-C leaves it going on."""
+    door.is_quiet = quiet
+    with Shelf(door.places) as shelf:
+        line = shelf.resolve(run)
+    can_answer = output_format == "text" and sys.stdin.isatty() and sys.stderr.isatty()
+    wish = Wish(
+        format=output_format,
+        deltas=include_partial_messages,
+        is_headless=output_format != "text",
+        can_answer=can_answer,
+        head=head_of((), (), "", deltas=include_partial_messages),
+    )
+    with line_to(door) as client:
+        return carry_out(door, client, line.id, wish, is_ours=False)

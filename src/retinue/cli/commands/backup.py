@@ -1,0 +1,25 @@
+"""`retinue backup`: a consistent copy of the store."""
+
+from __future__ import annotations
+
+import os
+
+import click
+
+from retinue.cli import wire
+from retinue.cli.door import Door, common, pass_door
+from retinue.cli.running import line_to
+from retinue.errors import NotFound
+
+
+@click.command("backup")
+@click.argument("file", type=click.Path(dir_okay=False))
+@common
+@pass_door
+def command(door: Door, file: str) -> None:
+    """Copy the store to FILE, whether it is in use or not; its artifacts go beside it. Never overwrites."""
+    if not door.places.exists:
+        raise NotFound(f"there are no runs in {door.places.root} yet: nothing to copy.")
+    with line_to(door) as client:
+        client.ask(wire.Backup(path=os.path.abspath(file)))
+    door.say(f"copied to {file}; use it with --store {file}")

@@ -1,0 +1,42 @@
+"""`retinue cancel`: end runs, and say how they really ended."""
+
+from __future__ import annotations
+
+import click
+
+from retinue.cli import exits, wire, words
+from retinue.cli.completing import run_argument
+from retinue.cli.door import Door, common, note, pass_door
+from retinue.cli.running import line_to
+from retinue.cli.shelf import Line, Shelf
+
+
+@click.command("cancel")
+@run_argument("runs", nargs=-1)
+@click.option("--all", "everything", is_flag=True, help="All open runs of this project.")
+@click.option("--reason", default="", help="What the runs' records say about it.")
+@common
+@pass_door
+def command(door: Door, runs: tuple[str, ...], everything: bool, reason: str) -> int:
+    """End runs and everything below them. Exits with 0 only when all of them have really stopped."""
+    if bool(runs) == everything:
+        raise click.UsageError("name the runs to cancel, or say --all.")
+    with Shelf(door.places) as shelf:
+        lines = [shelf.resolve(run) for run in runs] if runs else _tops(shelf.open_runs())
+    if not lines:
+        door.say("nothing is open")
+        return exits.OK
+    with line_to(door) as client:
+        states = client.ask(wire.Cancel(runs=tuple(line.id for line in lines), reason=reason))["states"]
+    code = exits.OK
+    for line in lines:
+        state = states.get(line.id, "")
+        note(f"{line.label} {line.short}: {words.shown(state)}")
+        if state not in words.ENDS:
+            code = exits.FAILED
+    return code
+
+
+def _tops(lines: list[Line]) -> list[Line]:
+    live = {line.id for line in lines}
+    return [line for line in lines if line.parent not in live]

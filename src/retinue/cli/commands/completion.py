@@ -1,0 +1,54 @@
+"""`retinue completion`: the script that teaches a shell to complete commands, options and runs."""
+
+from __future__ import annotations
+
+import click
+from click.shell_completion import get_completion_class
+
+from retinue.cli.door import Door, out, pass_door
+
+POWERSHELL = """Register-ArgumentCompleter -Native -CommandName retinue -ScriptBlock {
+    param($wordToComplete, $commandAst, $cursorPosition)
+    $words = $commandAst.CommandElements | Select-Object -Skip 1 | ForEach-Object { "$_" }
+    retinue completion --complete "$wordToComplete" -- $words | ForEach-Object {
+        $value, $help = $_ -split "`t", 2
+        if (-not $help) { $help = $value }
+        [System.Management.Automation.CompletionResult]::new($value, $value, 'ParameterValue', $help)
+    }
+}
+"""
+
+
+@click.command("completion")
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish", "powershell"]), required=False)
+@click.option("--complete", default=None, hidden=True)
+@click.argument("typed", nargs=-1, type=click.UNPROCESSED)
+@pass_door
+def command(door: Door, shell: str | None, complete: str | None, typed: tuple[str, ...]) -> None:
+    """Print the completion script of a shell: bash, zsh, fish or powershell.
+
+    For bash: eval "$(retinue completion bash)"
+    """
+    from retinue.cli.group import cli
+
+    if complete is not None:
+        _complete(door, [shell, *typed] if shell else list(typed), complete)
+        return
+    if shell is None:
+        raise click.UsageError("name a shell: bash, zsh, fish or powershell.")
+    if shell == "powershell":
+        out(POWERSHELL.rstrip("\n"))
+        return
+    found = get_completion_class(shell)
+    assert found is not None
+    out(found(cli, {}, "retinue", "_RETINUE_COMPLETE").source().rstrip("\n"))
+
+
+def _complete(door: Door, typed: list[str], incomplete: str) -> None:
+    from click.shell_completion import ShellComplete
+
+    from retinue.cli.group import cli
+
+    typed = typed[:-1] if typed and typed[-1] == incomplete else typed
+    for item in ShellComplete(cli, {}, "retinue", "_RETINUE_COMPLETE").get_completions(typed, incomplete):
+        out(f"{item.value}\t{item.help or ''}")

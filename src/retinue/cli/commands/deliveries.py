@@ -1,0 +1,89 @@
+"""`retinue deliveries`: announcements, and those that did not arrive."""
+
+from __future__ import annotations
+
+import click
+import msgspec
+
+from retinue.cli import wire, words
+from retinue.cli.book import Book
+from retinue.cli.door import Door, common, note, out, pass_door
+from retinue.cli.running import dump, line_to
+from retinue.core.values import Delivery
+from retinue.errors import NotFound
+
+
+@click.group("deliveries", invoke_without_command=True)
+@click.pass_context
+def command(context: click.Context) -> None:
+    """List announcements; send dead ones again, or drop them."""
+    if context.invoked_subcommand is None:
+        context.invoke(list_)
+
+
+@command.command("list")
+@click.option("--state", default="", metavar="STATES", help="pending, sent, acked, suppressed, dead")
+@click.option("--json", "as_json", is_flag=True)
+@common
+@pass_door
+def list_(door: Door, state: str, as_json: bool) -> None:
+    """List announcements and where they are."""
+    found = _all(door, [s.strip() for s in state.split(",") if s.strip()])
+    for d in found:
+        if as_json:
+            out(dump(msgspec.to_builtins(d)))
+        else:
+            tries = f"{d.attempts} tries" if d.attempts != 1 else "1 try"
+            where = d.origin.channel or "-"
+            out(f"{d.key[:12]}  {d.state:<10}  {where:<10}  {tries:<9}  {words.line(d.error or d.text, 80)}")
+    if not found and not as_json:
+        door.say("no announcements")
+
+
+@command.command("retry")
+@click.argument("keys", nargs=-1)
+@click.option("--dead", is_flag=True, help="All that are dead.")
+@common
+@pass_door
+def retry(door: Door, keys: tuple[str, ...], dead: bool) -> None:
+    """Send dead announcements again."""
+    _change(door, keys, dead, drop=False)
+
+
+@command.command("drop")
+@click.argument("keys", nargs=-1)
+@click.option("--dead", is_flag=True, help="All that are dead.")
+@common
+@pass_door
+def drop(door: Door, keys: tuple[str, ...], dead: bool) -> None:
+    """Give up on announcements."""
+    _change(door, keys, dead, drop=True)
+
+
+def _all(door: Door, states: list[str]) -> list[Delivery]:
+    if not door.places.exists:
+        return []
+    with Book(door.places) as book:
+        return book.deliveries(states)
+
+
+def _change(door: Door, keys: tuple[str, ...], dead: bool, *, drop: bool) -> None:
+    if bool(keys) == dead:
+        raise click.UsageError("name the announcements by their key, or say --dead.")
+    everything = _all(door, [])
+    chosen = [d.key for d in everything if d.state == "dead"] if dead else [_one(key, everything) for key in keys]
+    if not chosen:
+        note("nothing is dead")
+        return
+    with line_to(door) as client:
+        for key in chosen:
+            client.ask(wire.Redeliver(key=key, drop=drop))
+            note(f"{'dropped' if drop else 'sent again'}: {key[:12]}")
+
+
+def _one(key: str, everything: list[Delivery]) -> str:
+    found = [d.key for d in everything if d.key.startswith(key)]
+    if len(found) != 1:
+        many = f"can mean {len(found)} announcements" if found else "is the key of no announcement"
+        raise NotFound(f"{key!r} {many}. `retinue deliveries` lists them.")
+    return found[0]

@@ -1,0 +1,36 @@
+"""`retinue export`: a run as Markdown, JSON lines, a trace, or a page."""
+
+from __future__ import annotations
+
+import os
+
+import click
+
+from retinue.cli.book import Book
+from retinue.cli.completing import run_argument
+from retinue.cli.door import Door, common, out, pass_door
+from retinue.cli.running import write_answer
+from retinue.cli.shelf import Shelf
+
+FORMATS = ("md", "jsonl", "stream-json", "perfetto", "html")
+
+
+@click.command("export")
+@run_argument(default="latest")
+@click.option("-f", "--format", "form", type=click.Choice(FORMATS), default="md", show_default=True)
+@click.option("-o", "--output", default="", metavar="FILE", help="Write there, instead of to stdout.")
+@common
+@pass_door
+def command(door: Door, run: str, form: str, output: str) -> None:
+    """Write a run and everything below it: md to read, jsonl to process, perfetto to see the times, html to share."""
+    from retinue.cli import exporting
+
+    with Shelf(door.places) as shelf:
+        id = shelf.resolve(run).id
+    with Book(door.places) as book:
+        text = exporting.FORMATS[form](book, book.tree(id))
+    if output:
+        write_answer(output, text, os.getcwd())
+        door.say(f"written to {output}")
+    else:
+        out(text.rstrip("\n"))

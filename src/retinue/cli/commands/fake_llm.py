@@ -1,0 +1,16 @@
+"""`retinue fake-llm`: the scripted provider of the test kit, as a program."""
+
+from __future__ import annotations
+
+import importlib
+
+import click
+
+
+@click.command("fake-llm", context_settings={"ignore_unknown_options": True}, add_help_option=False)
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def command(arguments: tuple[str, ...]) -> int:
+    """Serve a scripted model on loopback: `--port N --latency MS --chunks N --script FILE.jsonl`."""
+    # By its name: nothing that is installed imports the test kit, unless somebody asks for it.
+    served: int = importlib.import_module("retinue.testing.fake_llm").main(list(arguments))
+    return served

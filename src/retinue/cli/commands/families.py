@@ -1,0 +1,40 @@
+"""`retinue families`: the ways in which an agent can start others."""
+
+from __future__ import annotations
+
+import click
+
+from retinue.cli import words
+from retinue.cli.door import out
+from retinue.cli.running import dump
+
+
+@click.command("families")
+@click.argument("name", default="")
+@click.option("--json", "as_json", is_flag=True)
+def command(name: str, as_json: bool) -> None:
+    """List the families of tools that start sub-agents, and the profiles of each; or show one with its settings."""
+    import msgspec
+
+    from retinue.tools.families.profiles import FAMILIES, PROFILES, family
+
+    if name:
+        found = family(name)
+        settings = msgspec.to_builtins(found.settings)
+        if as_json:
+            out(dump({"family": found.name, "tools": found.tool_names, "settings": settings}))
+            return
+        out(f"{name}: {', '.join(found.tool_names)}\n")
+        for tool in found.tools():
+            out(f"  {tool.schema.name}: {words.line(tool.schema.description, 100)}")
+        out("\nsettings that differ from nothing:")
+        for key, value in settings.items():
+            out(f"  {key} = {value}")
+        return
+    for kind in FAMILIES:
+        profiles = [p for p, (of, _) in PROFILES.items() if of == kind]
+        tools = family(kind).tool_names
+        if as_json:
+            out(dump({"family": kind, "profiles": profiles, "tools": tools}))
+        else:
+            out(f"{kind:<9}  {', '.join(profiles):<20}  {', '.join(tools)}")

@@ -1,0 +1,47 @@
+"""`retinue fork`: a run from the conversation of another."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from retinue.cli import asking, exits, wire, words
+from retinue.cli.completing import run_argument
+from retinue.cli.door import Door, common, out, pass_door
+from retinue.cli.running import Wish, carry_out, head_of, line_to
+from retinue.cli.shelf import Shelf
+
+
+@click.command("fork")
+@run_argument()
+@click.argument("prompt", nargs=-1)
+@click.option("--at", type=click.IntRange(min=1), metavar="N", help="Behind message N, as `retinue logs` numbers them.")
+@click.option("-n", "--name", default="", help="A name for the new run.")
+@click.option("--bg", is_flag=True, help="Do not wait: print the run's id.")
+@click.option("--output-format", type=click.Choice(["text", "json", "stream-json"]), default="text")
+@common
+@pass_door
+def command(
+    door: Door, run: str, prompt: tuple[str, ...], at: int | None, name: str, bg: bool, output_format: str
+) -> int:
+    """Start a run that knows what another one knew, and leaves that one as it is.
+
+    It begins behind the last message, or behind message N, at which no call was open.
+    """
+    with Shelf(door.places) as shelf:
+        line = shelf.resolve(run)
+    text = asking.prompt(prompt)
+    wish = Wish(
+        format=output_format,
+        is_headless=output_format != "text",
+        can_answer=output_format == "text" and sys.stdin.isatty() and sys.stderr.isatty(),
+        head=head_of((), (), ""),
+    )
+    with line_to(door) as client:
+        id = client.ask(wire.Fork(run=line.id, task=text, at=at, terms=wire.Terms(label=name)))["run"]
+        door.say(f"run {words.short(id)} forks from {line.short}")
+        if bg:
+            out(words.short(id))
+            return exits.OK
+        return carry_out(door, client, id, wish)

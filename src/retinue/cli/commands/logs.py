@@ -1,0 +1,96 @@
+"""`retinue logs`: what was said in a run, read from the file, and as it comes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import click
+import msgspec
+
+from retinue.cli import words
+from retinue.cli.book import Book
+from retinue.cli.completing import run_argument
+from retinue.cli.door import Door, Duration, common, out, pass_door
+from retinue.cli.shelf import Shelf
+from retinue.core.state import Ended
+from retinue.core.values import Assistant, Message, Result
+
+POLL_SECONDS = 0.2
+
+
+@click.command("logs")
+@run_argument(default="latest")
+@click.option("-f", "--follow", is_flag=True, help="Go on until the run ends.")
+@click.option("--tools", is_flag=True, help="With the arguments and results of calls.")
+@click.option("-n", "--lines", "last", type=int, default=0, metavar="N", help="Only the last N messages.")
+@click.option("--raw", is_flag=True, help="The steps of the log as JSON lines.")
+@click.option("--since", type=Duration(), metavar="TIME", help="With --raw: only steps so old at most.")
+@common
+@pass_door
+def command(door: Door, run: str, follow: bool, tools: bool, last: int, raw: bool, since: float | None) -> None:
+    """Show what was said in a run: `retinue logs 7f3a/reviewer -f --tools`. Messages are numbered for `fork --at`."""
+    with Shelf(door.places) as shelf:
+        id = shelf.resolve(run).id
+    with Book(door.places) as book:
+        if raw or since is not None:
+            first = int((time.time() - since) * 1000) if since is not None else 0
+            _steps(book, id, follow, last, first)
+        else:
+            _messages(book, id, follow, tools, last)
+
+
+def _steps(book: Book, id: str, follow: bool, last: int, first: int) -> None:
+    after, shown = 0, last
+    while True:
+        ended = _is_over(book, id)
+        found: list[str] = []
+        while page := book.entries(after, id, 1_000):
+            after = page[-1][0]
+            for seq, entry in page:
+                if entry.at >= first:
+                    found.append(msgspec.json.encode({"seq": seq, **msgspec.to_builtins(entry)}).decode())
+        for text in found[-shown:] if shown else found:
+            out(text)
+        shown = 0
+        if not follow or ended:
+            return
+        time.sleep(POLL_SECONDS)
+
+
+def _messages(book: Book, id: str, follow: bool, tools: bool, last: int) -> None:
+    at, shown = 0, last
+    while True:
+        ended = _is_over(book, id)
+        row = book.row(id)
+        assert row is not None
+        messages = book.conversation(row, at)
+        numbered = list(enumerate(messages, at + 1))
+        for n, message in numbered[-shown:] if shown else numbered:
+            for line in tell(n, message, tools):
+                out(line)
+        at, shown = at + len(messages), 0
+        if not follow or ended:
+            return
+        time.sleep(POLL_SECONDS)
+
+
+def _is_over(book: Book, id: str) -> bool:
+    row = book.row(id)
+    return row is None or isinstance(row.run.state, Ended)
+
+
+def tell(n: int, message: Message, tools: bool) -> Iterator[str]:
+    """A message for people."""
+    if isinstance(message, Assistant):
+        if message.text:
+            yield f"{n:>4} assistant: {words.safe(message.text)}"
+        for call in message.calls:
+            yield f"{n:>4} calls {call.name}" + (f" {words.safe(call.args)}" if tools else "")
+    elif isinstance(message, Result):
+        state = "denied" if message.denied else "failed" if message.error else "done"
+        text = words.safe(message.text) if tools else words.line(message.text, 100)
+        yield f"{n:>4} {message.name or 'tool'} {state}: {text}"
+    else:
+        who = words.short(message.sender) if message.sender else "user" if message.kind == "task" else message.kind
+        yield f"{n:>4} {who}: {words.safe(message.text)}"

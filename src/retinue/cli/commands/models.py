@@ -1,0 +1,49 @@
+"""`retinue models`: providers that can be used, and weights for local models."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from retinue.cli import provider
+from retinue.cli.door import Door, note, out, pass_door
+from retinue.cli.running import dump
+
+
+@click.group("models", invoke_without_command=True)
+@click.pass_context
+def command(context: click.Context) -> Any:
+    """List providers; fetch weights."""
+    return context.invoke(list_) if context.invoked_subcommand is None else None
+
+
+@command.command("list")
+@click.option("--json", "as_json", is_flag=True)
+@pass_door
+def list_(door: Door, as_json: bool = False) -> None:
+    """List the providers, whether their key is set, and the model that is used when only the key is there."""
+    from retinue.models.providers import PROVIDERS
+
+    for p in PROVIDERS.values():
+        is_set = next((key for key in p.keys if door.environ.get(key, "").strip()), "")
+        state = f"{is_set} is set" if is_set else f"needs {' or '.join(p.keys)}" if p.keys else "needs no key"
+        default = provider.DEFAULTS.get(p.name, "")
+        if as_json:
+            out(dump({"provider": p.name, "ready": bool(is_set) or not p.keys, "keys": p.keys, "default": default}))
+        else:
+            out(f"{p.name:<12}  {state:<46}  {f'{p.name}:{default}' if default else ''}".rstrip())
+    if not as_json:
+        out(f"{'offline':<12}  {'needs no key':<46}  {provider.OFFLINE}")
+        out(f"{'local':<12}  {'needs the extra local':<46}  local/PATH.gguf, local/smollm2")
+
+
+@command.command("pull")
+@click.argument("name")
+@pass_door
+def pull(door: Door, name: str) -> None:
+    """Fetch the weights of a small local model, checked against their known hash."""
+    from retinue.models import pull as weights
+
+    path = weights.pull(name, weights.default_cache(door.environ), tell=note)
+    out(str(path))

@@ -1,0 +1,121 @@
+"""`retinue ps`: the runs of a project, read from its file."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Sequence
+
+import click
+import msgspec
+
+from retinue.cli import words
+from retinue.cli.door import Door, Duration, common, out, pass_door
+from retinue.cli.shelf import Line, Shelf
+
+RECENT_MS = 3_600_000
+HEADINGS = ("RUN", "AGENT", "STATE", "TASK", "MODEL", "AGE", "TOKENS", "COST")
+
+
+@click.command("ps")
+@click.option("--tree", is_flag=True, help="With the sub-agents of each run.")
+@click.option("-a", "--all", "everything", is_flag=True, help="Also those that ended more than an hour ago.")
+@click.option("--json", "as_json", is_flag=True, help="One line of JSON for each run.")
+@click.option("-w", "--watch", is_flag=True, help="Again whenever something has changed, until Ctrl-C.")
+@click.option("--state", default="", metavar="STATES", help="Only these, as in running,failed. `open` means all live.")
+@click.option("--since", type=Duration(), metavar="TIME", help="Only those that were started so long ago at most.")
+@click.option("-n", "--limit", type=int, default=1_000, show_default=True)
+@common
+@pass_door
+def command(
+    door: Door, tree: bool, everything: bool, as_json: bool, watch: bool, state: str, since: float | None, limit: int
+) -> None:
+    """List the runs of this project: those that are open, and those that ended within the last hour."""
+    states = [s.strip().replace(" ", "_") for s in state.split(",") if s.strip()]
+    seen = None
+    while True:
+        with Shelf(door.places) as shelf:
+            lines = _lines(shelf, tree, everything or bool(states) or since is not None, limit)
+        if since is not None:
+            first = time.time() * 1000 - since * 1000
+            lines = [line for line in lines if line.created_at >= first]
+        if states:
+            lines = [line for line in lines if words.wanted(line.state, states)]
+        text = _as_json(lines) if as_json else _table(lines, tree)
+        if text != seen:
+            _print(text, clear=watch and not as_json and sys.stdout.isatty())
+            if not text and not as_json and not watch:
+                door.say(_nothing(door, everything))
+        if not watch:
+            return
+        seen = text
+        time.sleep(0.5)
+
+
+def _lines(shelf: Shelf, tree: bool, everything: bool, limit: int) -> list[Line]:
+    recent = None if everything else int(time.time() * 1000) - RECENT_MS
+    roots = shelf.roots(recent_since=recent, limit=limit)
+    if not tree:
+        return roots
+    return [line for root in roots for line in (root, *ordered(root.id, shelf.below(root.id)))]
+
+
+def ordered(root: str, below: Sequence[Line]) -> list[Line]:
+    """Children behind their parents."""
+    by_parent: dict[str, list[Line]] = {}
+    for line in below:
+        by_parent.setdefault(line.parent, []).append(line)
+    out: list[Line] = []
+    todo = list(reversed(by_parent.get(root, [])))
+    while todo:
+        line = todo.pop()
+        out.append(line)
+        todo.extend(reversed(by_parent.get(line.id, [])))
+    return out
+
+
+def _print(text: str, *, clear: bool) -> None:
+    if clear:
+        sys.stdout.write("\x1b[H\x1b[2J")
+    if text:
+        out(text)
+
+
+def _nothing(door: Door, everything: bool) -> str:
+    more = "" if everything else " `retinue ps --all` shows older ones."
+    return f'no runs in {door.places.root}.{more} Start one: retinue run "..."'
+
+
+def _as_json(lines: Sequence[Line]) -> str:
+    return "\n".join(json.dumps(msgspec.to_builtins(line), ensure_ascii=False) for line in lines)
+
+
+def _table(lines: Sequence[Line], tree: bool) -> str:
+    if not lines:
+        return ""
+    now = time.time() * 1000
+    rows = [HEADINGS]
+    for line in lines:
+        lasted = (line.ended_at or now) - line.created_at
+        name = ("  " * line.depth if tree else "") + line.label
+        rows.append(
+            (
+                line.short,
+                words.line(name.rstrip(), 24) if not name.startswith(" ") else name[:24],
+                f"{words.glyph(line.state)} {words.shown(line.state)}",
+                words.line(line.task, 40),
+                words.line(line.model, 28),
+                words.span(lasted),
+                words.count(line.tokens),
+                words.money(line.usd),
+            )
+        )
+    widths = [max(len(row[i]) for row in rows) for i in range(len(HEADINGS))]
+    right = (5, 6, 7)
+    return "\n".join(
+        "  ".join(
+            c.rjust(w) if i in right else c.ljust(w) for i, (c, w) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    )

@@ -1,0 +1,49 @@
+"""`retinue replay`: how a run went, once more."""
+
+from __future__ import annotations
+
+import time
+
+import click
+
+from retinue.cli import lines, wire
+from retinue.cli.book import Book
+from retinue.cli.commands.logs import tell
+from retinue.cli.completing import run_argument
+from retinue.cli.door import Door, common, out, pass_door
+from retinue.cli.running import dump
+from retinue.cli.shelf import Shelf
+from retinue.cli.stream_json import Head, Teller
+
+LONGEST_SECONDS = 2.0
+
+
+@click.command("replay")
+@run_argument(default="latest")
+@click.option("--speed", type=float, default=0.0, metavar="X", help="X times as fast as it was; 0 for at once.")
+@click.option("--output-format", type=click.Choice(["text", "stream-json"]), default="text")
+@common
+@pass_door
+def command(door: Door, run: str, speed: float, output_format: str) -> None:
+    """Show again how a run went, from its record: no model is asked, nothing is done again."""
+    with Shelf(door.places) as shelf:
+        id = shelf.resolve(run).id
+    with Book(door.places) as book:
+        final = book.tree(id)
+        teller, last = Teller(Head()), 0
+        for item in book.history(final):
+            if isinstance(item, wire.Stepped):
+                if speed > 0 and last:
+                    time.sleep(min(LONGEST_SECONDS, max(0, item.entry.at - last) / 1000 / speed))
+                last = item.entry.at
+            told = list(teller.tell(item))
+            if output_format == "stream-json":
+                for line in told:
+                    out(dump(line))
+            elif isinstance(item, wire.Heard):
+                for text in tell(item.n + 1, item.message, False):
+                    out(text)
+            elif isinstance(item, wire.Stood):
+                out(lines.describe(item.row))
+        if output_format == "stream-json":
+            out(dump(teller.result(final)))

@@ -1,0 +1,77 @@
+"""`retinue resume`: go on with a run."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from retinue.cli import exits, facts, wire, words
+from retinue.cli.book import Book
+from retinue.cli.client import Client
+from retinue.cli.completing import run_argument
+from retinue.cli.door import Door, common, out, pass_door
+from retinue.cli.running import Wish, carry_out, head_of, line_to
+from retinue.cli.shelf import Line, Shelf
+from retinue.errors import Refused
+
+
+@click.command("resume")
+@run_argument(default="latest")
+@click.argument("instruction", nargs=-1)
+@click.option("--from-failed", is_flag=True, help="Retry the sub-agents that failed, then go on with their results.")
+@click.option("--bg", is_flag=True, help="Do not wait: print the run's id.")
+@click.option("--output-format", type=click.Choice(["text", "json", "stream-json"]), default="text")
+@click.option("-q", "--quiet", is_flag=True)
+@common
+@pass_door
+def command(
+    door: Door, run: str, instruction: tuple[str, ...], from_failed: bool, bg: bool, output_format: str, quiet: bool
+) -> int:
+    """Go on with a run: one that its process left open is taken up where it was, one that has ended gets a new turn."""
+    door.is_quiet = quiet
+    with Shelf(door.places) as shelf:
+        line = shelf.resolve(run)
+    text = " ".join(instruction)
+    is_open = line.state not in words.ENDS
+    wish = Wish(
+        format=output_format,
+        is_headless=output_format != "text",
+        can_answer=output_format == "text" and sys.stdin.isatty() and sys.stderr.isatty(),
+        head=head_of((), (), ""),
+    )
+    with line_to(door) as client:
+        if from_failed and not is_open:
+            text = _retry(door, client, line, text)
+        if is_open and text:
+            client.ask(wire.Send(run=line.id, text=text))
+        id = client.ask(wire.Resume(run=line.id, task=text))["run"]
+        door.say(f"run {words.short(id)} goes on" + (f" from {line.short}" if id != line.id else " where it was"))
+        if bg:
+            out(words.short(id))
+            return exits.OK
+        return carry_out(door, client, id, wish)
+
+
+def _retry(door: Door, client: Client, line: Line, text: str) -> str:
+    """Let the failed sub-agents go on, and put what they report into words for their parent."""
+    with Book(door.places) as book:
+        failed = [
+            r for r in book.tree(line.id).rows[1:] if facts.word(r) in words.FAILURES and r.spec.parent == line.id
+        ]
+    if not failed:
+        raise Refused("failed", f"no sub-agent of {line.short} failed; leave out --from-failed")
+    labels = {r.spec.id: words.agent(r.spec.order.label or r.spec.order.agent) for r in failed}
+    again = {id: client.ask(wire.Resume(run=id, task="Your last attempt failed. Try again."))["run"] for id in labels}
+    for id, label in labels.items():
+        door.say(f"retrying {label} as {words.short(again[id])}")
+    client.ask(wire.Wait(runs=tuple(again.values())))
+    reports = []
+    with Book(door.places) as book:
+        for id, label in labels.items():
+            row = book.row(again[id])
+            end = facts.ending(row) if row is not None else None
+            said = "it did not end" if end is None else end.text or end.error
+            reports.append(f"{label} ({end.state if end is not None else 'open'}): {said}")
+    head = "These sub-agents had failed and were tried again. Their reports:\n\n"
+    return head + "\n\n".join(reports) + f"\n\n{text or 'Finish the task with them.'}"

@@ -1,0 +1,47 @@
+"""`retinue rm`: delete runs that have ended."""
+
+from __future__ import annotations
+
+import time
+
+import click
+
+from retinue.cli import exits, wire, words
+from retinue.cli.completing import run_argument
+from retinue.cli.door import Door, Duration, common, note, pass_door
+from retinue.cli.running import line_to
+from retinue.cli.shelf import Shelf
+from retinue.errors import NotFound, Refused
+
+
+@click.command("rm")
+@run_argument("runs", nargs=-1)
+@click.option("--ended", is_flag=True, help="All runs that have ended.")
+@click.option("--older-than", type=Duration(), metavar="TIME", help="With --ended: only those that ended so long ago.")
+@common
+@pass_door
+def command(door: Door, runs: tuple[str, ...], ended: bool, older_than: float | None) -> int:
+    """Delete runs that have ended, with their conversations and everything below them."""
+    if bool(runs) == ended:
+        raise click.UsageError("name the runs to delete, or say --ended.")
+    with Shelf(door.places) as shelf:
+        lines = [shelf.resolve(run) for run in runs] if runs else shelf.roots(limit=1_000_000)
+    if ended:
+        last = (time.time() - (older_than or 0)) * 1000
+        lines = [line for line in lines if line.ended_at is not None and line.ended_at <= last]
+    for line in lines:
+        if line.ended_at is None:
+            raise Refused("open", f"run {line.short} is still open; cancel it first: retinue cancel {line.short}")
+        if line.parent:
+            raise Refused("root", f"{line.short} is part of run {words.short(line.root)}; delete that one instead")
+    if not lines:
+        door.say("nothing to delete")
+        return exits.OK
+    with line_to(door) as client:
+        for line in lines:
+            try:
+                client.ask(wire.Forget(run=line.id))
+                note(f"deleted {line.label} {line.short}")
+            except NotFound:  # it shared the conversation of one that was deleted before it
+                note(f"deleted {line.label} {line.short}, with its conversation")
+    return exits.OK

@@ -1,0 +1,226 @@
+"""`retinue run`: start a run and wait for its answer."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import click
+from msgspec.structs import replace
+
+from retinue.cli import asking, exits, provider, wire, words
+from retinue.cli.door import Door, Duration, common, option, out, pass_door
+from retinue.cli.plan import AgentPlan
+from retinue.cli.running import SEVERITIES, Wish, carry_out, dump, head_of, line_to
+from retinue.errors import ConfigError
+
+
+def _prompting(command: Any) -> Any:
+    for decorate in reversed(
+        (
+            click.argument("prompt", nargs=-1),
+            option("-m", "--model", default="", envvar=None, help="PROVIDER:MODEL, or offline/explorer."),
+            option("--agent", default="", metavar="NAME", help="The agent to run; see `retinue agents list`."),
+            option("--agents", default="", metavar="FILE|JSON", help="More agents, as JSON."),
+            option("--family", multiple=True, metavar="NAME", help="How it starts sub-agents; `none` for not at all."),
+            option("--job", type=click.Choice(["map", "find", "review", "compare"]), help="For offline/explorer."),
+            option("-n", "--name", default="", help="A name for the run, by which it can be addressed."),
+            option("--bg", is_flag=True, help="Do not wait: print the run's id."),
+        )
+    ):
+        command = decorate(command)
+    return command
+
+
+def _limiting(command: Any) -> Any:
+    for decorate in reversed(
+        (
+            option("--max-budget-usd", type=float, metavar="USD", help="What the whole tree may cost."),
+            option("--max-tokens", type=int, metavar="N", help="How many tokens the whole tree may use."),
+            option("--max-turns", type=int, metavar="N", help="How many turns the run itself may take."),
+            option("--timeout", type=Duration(), metavar="TIME", help="When the run is ended: 90s, 10m, 1h."),
+            option("--strict", is_flag=True, help="Exit with 3 when a sub-agent failed, 4 when a call was denied."),
+            option("--permission-mode", default="", metavar="MODE", help="manual, acceptEdits, plan, dontAsk, auto..."),
+            option("--sandbox", default="", metavar="MODE", help="The same, in Codex's words."),
+            option("--yolo", "--dangerously-skip-permissions", is_flag=True, help="Permit everything."),
+            option(
+                "--permission-prompts",
+                type=click.Choice(["auto", "terminal", "wait", "none"]),
+                default="auto",
+                help="Who answers: this terminal, any other (wait), or nobody.",
+            ),
+            option("--allowed-tools", "--allowedTools", multiple=True, metavar="RULES", help="Permit these calls."),
+            option("--disallowed-tools", "--disallowedTools", multiple=True, metavar="RULES", help="Never these."),
+            option("--add-dir", multiple=True, type=click.Path(exists=True, file_okay=False), help="Also work there."),
+            option("--mcp-config", multiple=True, metavar="FILE|JSON", help="Servers of tools."),
+            option("--strict-mcp-config", is_flag=True, help="Only those servers."),
+        )
+    ):
+        command = decorate(command)
+    return command
+
+
+def _showing(command: Any) -> Any:
+    for decorate in reversed(
+        (
+            option("--output-format", type=click.Choice(["text", "json", "stream-json"]), default="text"),
+            option("--input-format", type=click.Choice(["text", "stream-json"]), default="text"),
+            option("--json", "as_json", is_flag=True, help="The same as --output-format stream-json."),
+            option("--include-partial-messages", is_flag=True, help="Text as it comes, in stream-json."),
+            option("-p", "--print", "is_print", is_flag=True, help="Headless: no live view, nobody is asked."),
+            option("-o", "--output-last-message", default="", metavar="FILE", help="Also write the answer there."),
+            option("--write", default="", metavar="FILE", help="Also write the answer there, to be kept."),
+            option("--output-schema", "--json-schema", default="", metavar="FILE|JSON", help="What it must match."),
+            option("--fail-on", type=click.Choice(SEVERITIES), help="Exit with 1 on findings this severe."),
+            option("--color", type=click.Choice(["auto", "always", "never"]), default="auto"),
+            option("-q", "--quiet", is_flag=True, help="Nothing on stderr but errors."),
+            option("-c", "--continue", "go_on", is_flag=True, envvar=None, help="Go on with the latest run."),
+            option("-r", "--resume", default="", metavar="RUN", envvar=None, help="Go on with a run."),
+            option("--fork-session", is_flag=True, envvar=None, help="With -c or -r: leave that run as it is."),
+            option("--no-session-persistence", is_flag=True, help="Keep nothing."),
+        )
+    ):
+        command = decorate(command)
+    return command
+
+
+@click.command("run", context_settings={"ignore_unknown_options": False})
+@_prompting
+@_limiting
+@_showing
+@common
+@pass_door
+def command(door: Door, /, **told: Any) -> int:
+    """Start a run and wait for its answer, which is all that is written to stdout.
+
+    PROMPT is what to do; `-` stands for what is on stdin.
+    """
+    door.is_quiet, door.color = told["quiet"], told["color"]
+    _check(told)
+    wish = _wish(door, told)
+    if told["go_on"] or told["resume"]:
+        return _again(door, told, wish)
+    agent = _agent(door, told)
+    choice = provider.choose(door.environ, flag=told["model"] or "", agent=agent.model)
+    agent = replace(agent, model=choice.model)
+    plan = asking.plan(agent, door.places.root, asking.servers(told["mcp_config"]))
+    terms = _terms(door, told, wish)
+    wish.head = head_of(agent.tools, tuple(a.name for a in agent.staff), terms.mode, deltas=wish.deltas)
+    if told["input_format"] == "stream-json":
+        return _converse(door, plan, terms, wish)
+    text = asking.prompt(told["prompt"]) + (f"\n\njob: {told['job']}" if told["job"] else "")
+    with line_to(door, wish) as client:
+        run = client.ask(wire.Start(plan=plan, task=text, terms=terms))["run"]
+        door.say(f"retinue {client.welcome.retinue} · {choice.model} ({choice.why}) · run {words.short(run)}")
+        for hint in choice.hints:
+            door.say(hint)
+        return _background(door, run, told) if told["bg"] else carry_out(door, client, run, wish)
+
+
+def _check(told: dict[str, Any]) -> None:
+    if told["bg"] and told["no_session_persistence"]:
+        raise click.UsageError("--bg needs a store: leave out --no-session-persistence.")
+    if told["no_session_persistence"] and (told["go_on"] or told["resume"]):
+        raise click.UsageError("to go on with a run is to persist it: leave out --no-session-persistence.")
+    if told["fork_session"] and not (told["go_on"] or told["resume"]):
+        raise click.UsageError("--fork-session goes with --continue or --resume.")
+    if told["input_format"] == "stream-json" and (told["prompt"] or told["bg"]):
+        raise click.UsageError("with --input-format stream-json the prompts come from stdin, in the foreground.")
+
+
+def _wish(door: Door, told: dict[str, Any]) -> Wish:
+    is_tty = sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()
+    prompts = told["permission_prompts"]
+    headless = told["is_print"] or told["as_json"] or told["output_format"] != "text"
+    return Wish(
+        format="stream-json" if told["as_json"] else told["output_format"],
+        deltas=told["include_partial_messages"],
+        is_headless=headless,
+        can_answer=prompts == "terminal" or (prompts == "auto" and is_tty and not headless and not told["bg"]),
+        is_strict=told["strict"],
+        fail_on=told["fail_on"] or "",
+        files=tuple(f for f in (told["output_last_message"], told["write"]) if f),
+        is_memory=told["no_session_persistence"],
+    )
+
+
+def _agent(door: Door, told: dict[str, Any]) -> AgentPlan:
+    inline = asking.inline_agents(told["agents"])
+    named = told["agent"]
+    families = asking.families(told["family"])
+    output = asking.schema(told["output_schema"])
+    if not named:
+        return AgentPlan(families=families, staff=inline, output=output)
+    found = next((a for a in inline if a.name == named), None)
+    if found is None:
+        from retinue.cli.shelved import named_agent
+
+        found = named_agent(door, named)
+    rest = tuple(a for a in inline if a.name != named)
+    keep = found.families if not told["family"] and found.families else families
+    return replace(found, families=keep, staff=(*found.staff, *rest), output=output or found.output)
+
+
+def _terms(door: Door, told: dict[str, Any], wish: Wish) -> wire.Terms:
+    modes = [m for m in (told["permission_mode"], told["sandbox"], "yolo" if told["yolo"] else "") if m]
+    if len({asking.mode(m) for m in modes}) > 1:
+        raise click.UsageError(f"{' and '.join(modes)} say different things about permissions.")
+    waits = told["permission_prompts"] == "wait" or (told["permission_prompts"] == "auto" and told["bg"])
+    cwd = door.places.cwd
+    dirs = tuple(sorted({cwd, *(click.format_filename(d) for d in told["add_dir"])})) if told["add_dir"] else ()
+    return asking.terms(
+        label=told["name"],
+        cwd=cwd,
+        budget=asking.budget(told["max_budget_usd"], told["max_tokens"]),
+        timeout_seconds=told["timeout"],
+        max_turns=told["max_turns"],
+        mode=asking.mode(modes[0]) if modes else "",
+        rules=(*asking.rules("allow", told["allowed_tools"]), *asking.rules("deny", told["disallowed_tools"])),
+        read=dirs,
+        questions="ask" if wish.can_answer or waits else "deny",
+    )
+
+
+def _again(door: Door, told: dict[str, Any], wish: Wish) -> int:
+    """Go on with an earlier run."""
+    from retinue.cli.shelf import Shelf
+
+    with Shelf(door.places) as shelf:
+        line = shelf.resolve(told["resume"] or "latest")
+    if told["model"] or told["agent"]:
+        raise ConfigError("a run goes on with its own agent and model; start a new run to use another")
+    text = asking.prompt(told["prompt"])
+    terms = _terms(door, told, wish)
+    wish.head = head_of((), (), terms.mode, deltas=wish.deltas)
+    want: wire.AnyWant = wire.Resume(run=line.id, task=text, terms=terms)
+    if told["fork_session"]:
+        want = wire.Fork(run=line.id, task=text, terms=terms)
+    with line_to(door, wish) as client:
+        run = client.ask(want)["run"]
+        how = "forked from" if told["fork_session"] else "goes on from"
+        door.say(f"retinue {client.welcome.retinue} · {line.model} · run {words.short(run)} {how} {line.short}")
+        return _background(door, run, told) if told["bg"] else carry_out(door, client, run, wish)
+
+
+def _background(door: Door, run: str, told: dict[str, Any]) -> int:
+    id = words.short(run)
+    out(dump({"run": run, "short": id}) if told["as_json"] or told["output_format"] != "text" else id)
+    door.say(f"in the background: retinue attach {id}, logs {id}, send {id}, cancel {id}")
+    return exits.OK
+
+
+def _converse(door: Door, plan: Any, terms: wire.Terms, wish: Wish) -> int:
+    """One prompt after the other from stdin, each going on where the last one ended."""
+    code, run = exits.OK, ""
+    with line_to(door, wish) as client:
+        for text in asking.stream_prompts():
+            want: wire.AnyWant = wire.Start(plan=plan, task=text, terms=terms)
+            if run:
+                want = wire.Resume(run=run, task=text, terms=terms)
+            run = client.ask(want)["run"]
+            code = carry_out(door, client, run, wish)
+            if code in (exits.INTERRUPTED, exits.TERMINATED):
+                return code
+    if not run:
+        raise click.UsageError("there was no message on stdin.")
+    return code

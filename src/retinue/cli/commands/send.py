@@ -1,0 +1,27 @@
+"""`retinue send`: a message for a run."""
+
+from __future__ import annotations
+
+import click
+
+from retinue.cli import asking, wire
+from retinue.cli.completing import run_argument
+from retinue.cli.door import Door, common, pass_door
+from retinue.cli.running import line_to
+from retinue.cli.shelf import Shelf
+
+
+@click.command("send")
+@run_argument()
+@click.argument("message", nargs=-1)
+@click.option("--steer", is_flag=True, help="Break the current turn off, instead of waiting for the next.")
+@common
+@pass_door
+def command(door: Door, run: str, message: tuple[str, ...], steer: bool) -> None:
+    """Send a message to a run; it is read at its next turn. `-` stands for what is on stdin."""
+    with Shelf(door.places) as shelf:
+        line = shelf.resolve(run)
+    text = asking.prompt(message)
+    with line_to(door) as client:
+        client.ask(wire.Send(run=line.id, text=text, steer=steer))
+    door.say(f"sent to {line.label} {line.short}; it is on record, and read at its {'new' if steer else 'next'} turn")

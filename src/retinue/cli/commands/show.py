@@ -1,0 +1,139 @@
+"""`retinue show`: one run, with its tree, its result, and what it cost."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import click
+
+from retinue.cli import facts, words
+from retinue.cli.book import Book
+from retinue.cli.completing import run_argument
+from retinue.cli.door import Door, common, out, pass_door
+from retinue.cli.running import dump
+from retinue.cli.shelf import Shelf
+from retinue.cli.stream_json import Head, Teller
+from retinue.cli.wire import Final
+from retinue.core.state import Asking, Waiting, Working
+from retinue.store.base import Row
+
+
+@click.command("show")
+@run_argument(default="latest")
+@click.option("--json", "as_json", is_flag=True, help="Everything as one JSON object.")
+@common
+@pass_door
+def command(door: Door, run: str, as_json: bool) -> None:
+    """Show one run: who worked, what they spent, what came of it. RUN is part of an id, a name, or run/agent."""
+    with Shelf(door.places) as shelf:
+        line = shelf.resolve(run)
+    with Book(door.places) as book:
+        final = book.tree(line.id)
+        if as_json:
+            teller = Teller(Head())
+            for item in book.history(final):
+                for _ in teller.tell(item):
+                    pass
+            out(dump({**teller.result(final), "agents": [_agent(row) for row in final.rows]}))
+            return
+    out("\n".join([*_header(final, line.state), "", *_tree(final, line.state == "paused"), *_result(final)]))
+
+
+def _agent(row: Row) -> dict[str, object]:
+    end = facts.ending(row)
+    return {
+        "id": row.spec.id,
+        "parent": row.spec.parent,
+        "label": words.agent(row.spec.order.label or row.spec.order.agent),
+        "agent": words.agent(row.spec.order.agent),
+        "state": facts.word(row),
+        "stop": end.stop if end is not None else "",
+        "task": row.spec.order.task,
+        "model": row.run.model_used or row.spec.model,
+        "turns": row.run.turn,
+        "usage": facts.usage_json(row.run.usage),
+    }
+
+
+def _header(final: Final, state: str) -> list[str]:
+    top = final.rows[0]
+    order, tokens_usd = top.spec.order, facts.spent(final)
+    end = facts.ending(top)
+    lines = [
+        f"run      {top.spec.id} ({words.short(top.spec.id)})",
+        f"task     {words.line(order.task, 200)}",
+        f"state    {words.glyph(state)} {words.shown(state)}" + (f" ({end.stop})" if end is not None else ""),
+        f"agent    {words.agent(order.agent)}, {top.run.model_used or top.spec.model}",
+        f"where    {order.cwd or '-'}",
+        f"started  {_clock(top.spec.created_at)}, {words.span(facts.elapsed(top, int(time.time() * 1000)))}",
+        f"spent    {words.count(tokens_usd[0])} tokens, {words.money(tokens_usd[1])}, {top.run.turn} turns of its own",
+    ]
+    if (limits := _limits(final)) is not None:
+        lines.append(limits)
+    if top.spec.resumes:
+        lines.append(f"goes on  from {words.short(top.spec.resumes)}")
+    return lines
+
+
+def _limits(final: Final) -> str | None:
+    account = final.account
+    if account is None or all(limit is None for limit in account.limit):
+        return None
+    parts = []
+    shows: tuple[Callable[[int], str], ...] = (words.count, lambda n: words.money(n / 1e9), str, str)
+    for limit, used, show in zip(account.limit, account.spent, shows, strict=True):
+        if limit is not None:
+            filled = min(10, round(10 * used / limit)) if limit else 10
+            parts.append(f"{'▓' * filled}{'░' * (10 - filled)} {show(used)} of {show(limit)}")
+    return "budget   " + ", ".join(parts)
+
+
+def _tree(final: Final, is_paused: bool) -> list[str]:
+    below: dict[str, list[Row]] = {}
+    for row in final.rows[1:]:
+        below.setdefault(row.spec.parent, []).append(row)
+    totals: dict[str, int] = {}
+    for row in reversed(final.rows):
+        totals[row.spec.id] = row.run.usage.tokens + sum(totals[c.spec.id] for c in below.get(row.spec.id, []))
+    out_lines: list[str] = []
+    todo = [(final.rows[0], "", "")]
+    while todo:
+        row, lead, branch = todo.pop()
+        state = "paused" if is_paused and facts.ending(row) is None else facts.word(row)
+        label = words.line(words.agent(row.spec.order.label or row.spec.order.agent), 24)
+        out_lines.append(
+            f"{lead}{branch}{words.glyph(state)} {label} {words.short(row.spec.id)}  {words.shown(state)}  "
+            f"{words.span(facts.elapsed(row, int(time.time() * 1000)))}  "
+            f"self {words.count(row.run.usage.tokens)}  tree {words.count(totals[row.spec.id])}  turn {row.run.turn}"
+            + (f"  {words.line(_says(row), 60)}" if _says(row) else "")
+        )
+        children = below.get(row.spec.id, [])
+        inner = lead + ("" if not branch else "   " if branch.startswith("└") else "│  ")
+        for n, child in reversed(list(enumerate(children))):
+            todo.append((child, inner, "└─ " if n == len(children) - 1 else "├─ "))
+    return out_lines
+
+
+def _says(row: Row) -> str:
+    end, state = facts.ending(row), row.run.state
+    if end is not None:
+        return end.error if end.state != "completed" else end.text
+    calls = state.calls if isinstance(state, (Asking, Waiting, Working)) else None
+    if calls is not None and calls.questions:
+        return "asks: " + calls.questions[0].text
+    return row.spec.order.task if row.spec.parent else ""
+
+
+def _result(final: Final) -> list[str]:
+    end = facts.ending(final.rows[0])
+    if end is None:
+        return []
+    lines = ["", words.safe(end.text)] if end.text else []
+    if end.error and end.state != "completed":
+        lines += ["", f"error: {words.safe(end.error)}"]
+    return lines + [f"artifact {a.sha256} ({a.bytes} bytes): the whole of what was cut" for a in end.artifacts]
+
+
+def _clock(at: int) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at / 1000))

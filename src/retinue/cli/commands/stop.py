@@ -1,0 +1,58 @@
+"""`retinue stop`: end hosts. Their runs stay open and go on when the next command needs them."""
+
+from __future__ import annotations
+
+import os
+import time
+
+import click
+
+from retinue.cli import exits, places, wire
+from retinue.cli.client import connect
+from retinue.cli.door import Door, common, note, pass_door
+from retinue.cli.shelf import is_attended
+
+WAIT_SECONDS = 15.0
+
+
+@click.command("stop")
+@click.option("--all", "everything", is_flag=True, help="The hosts of all projects.")
+@common
+@pass_door
+def command(door: Door, everything: bool) -> int:
+    """End the host of this project. Open runs are kept as they are: `retinue resume` goes on with them."""
+    targets = [door.places]
+    if everything:
+        targets = [places.find(door.environ, cwd=os.path.dirname(f), store=f) for f in places.every_store(door.environ)]
+        targets = [_own(door, t) for t in targets]
+    n = 0
+    for target in targets:
+        client = connect(target, {})
+        if client is None:
+            continue
+        with client:
+            status = client.ask(wire.Status())
+            client.ask(wire.Stop())
+        if not _gone(target):
+            note(f"retinue: the host {status['pid']} is still closing; its runs are on record")
+            return exits.FAILED
+        n += 1
+        note(f"stopped host {status['pid']}" + (f"; {status['open']} runs stay open" if status["open"] else ""))
+    if not n:
+        door.say("no host is running")
+    return exits.OK
+
+
+def _own(door: Door, target: places.Places) -> places.Places:
+    """A project's store has its socket under the project's name, not under that of the file."""
+    name = os.path.basename(os.path.dirname(target.store))
+    return places.of_project(door.environ, target, name)
+
+
+def _gone(target: places.Places) -> bool:
+    until = time.monotonic() + WAIT_SECONDS
+    while is_attended(target.store):
+        if time.monotonic() > until:
+            return False
+        time.sleep(0.02)
+    return True

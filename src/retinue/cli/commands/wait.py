@@ -1,0 +1,38 @@
+"""`retinue wait`: until runs have ended."""
+
+from __future__ import annotations
+
+import click
+
+from retinue.cli import exits, wire, words
+from retinue.cli.completing import run_argument
+from retinue.cli.door import Door, Duration, common, note, out, pass_door
+from retinue.cli.running import dump, line_to
+from retinue.cli.shelf import Shelf
+
+
+@click.command("wait")
+@run_argument("runs", nargs=-1)
+@click.option("--timeout", type=Duration(), metavar="TIME", help="Wait so long at most; then exit with 5.")
+@click.option("--any", "first", is_flag=True, help="Until the first of them has ended.")
+@click.option("--json", "as_json", is_flag=True)
+@common
+@pass_door
+def command(door: Door, runs: tuple[str, ...], timeout: float | None, first: bool, as_json: bool) -> int:
+    """Wait for runs to end (the latest, when none is named). Exits with 0 when all of them completed."""
+    with Shelf(door.places) as shelf:
+        lines = [shelf.resolve(run) for run in runs or ("latest",)]
+    states = {line.id: line.state for line in lines}
+    if any(state not in words.ENDS for state in states.values()):
+        with line_to(door) as client:
+            want = wire.Wait(runs=tuple(states), timeout_seconds=timeout, first=first)
+            states = client.ask(want)["states"]
+    if as_json:
+        out(dump(states))
+    else:
+        for line in lines:
+            note(f"{line.label} {line.short}: {words.shown(states[line.id] or 'still open')}")
+    ended = [s for s in states.values() if s]
+    if not ended or (len(ended) < len(lines) and not first):
+        return exits.LIMIT
+    return exits.OK if all(state == "completed" for state in ended) else exits.FAILED

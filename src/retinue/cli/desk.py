@@ -1,0 +1,200 @@
+"""Where a host takes requests: each becomes a call of the runtime, and its result goes back."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from retinue import __version__
+from retinue.api import Retinue
+from retinue.cli import inside, wire
+from retinue.cli.plan import Plan
+from retinue.cli.plans import Plans
+from retinue.core.orders import Order
+from retinue.core.state import Ended
+from retinue.core.values import Budget, Capabilities
+from retinue.definitions import Agent
+from retinue.errors import NotFound, Refused, RetinueError
+from retinue.store.base import Row
+
+Tell = Callable[[wire.Item], Awaitable[None]]
+_HAS_QUESTIONS = "questions" in Order.__struct_fields__
+
+
+class Desk:
+    """Does what is wanted, with one runtime."""
+
+    def __init__(self, retinue: Retinue, plans: Plans, leave: asyncio.Event, store: str = "") -> None:
+        self._retinue, self._plans, self._leave, self._store = retinue, plans, leave, store
+
+    async def do(self, want: wire.AnyWant, tell: Tell) -> Any:
+        """The last word on a request. Raises `RetinueError`."""
+        retinue = self._retinue
+        match want:
+            case wire.Start():
+                return {"run": await self._start(want)}
+            case wire.Resume():
+                return {"run": await self._resume(want)}
+            case wire.Fork():
+                return {"run": await self._fork(want)}
+            case wire.Watch():
+                async for item in inside.follow(retinue, want.run, want.after, deltas=want.deltas):
+                    await tell(item)
+                return await inside.final(retinue, want.run)
+            case wire.Send():
+                await retinue.send(want.run, want.text, steer=want.steer)
+            case wire.Cancel():
+                return {"states": await self._cancel(want)}
+            case wire.Answer():
+                return await self._answer(want)
+            case wire.Questions():
+                return {"questions": msgspec.to_builtins(await retinue.questions(want.run))}
+            case wire.Wait():
+                ends = await retinue.wait(*want.runs, timeout_seconds=want.timeout_seconds, first=want.first)
+                return {"states": {id: None if end is None else end.state for id, end in ends.items()}}
+            case wire.Forget():
+                await retinue.forget(want.run)
+            case wire.Redeliver():
+                await (retinue.drop_delivery if want.drop else retinue.redeliver)(want.key)
+            case wire.Backup():
+                await retinue.backup(want.path)
+            case wire.Status():
+                return self._status()
+            case wire.Stop():
+                self._leave.set()
+        return {}
+
+    async def _start(self, want: wire.Start) -> str:
+        agent = self._plans.agent(want.plan)
+        return await self._retinue.spawn(agent, want.task, **_options(want.terms, want.plan.agent.name))
+
+    async def _resume(self, want: wire.Resume) -> str:
+        row = await inside.row_of(self._retinue, want.run)
+        if not isinstance(row.run.state, Ended):
+            return want.run
+        agent = self._agent(row, want.plan)
+        options = _again(row, want.terms)
+        if want.plan is not None and agent.name != row.spec.order.agent:
+            raise Refused(
+                "agent", f"run {want.run} goes on with its own agent and model; fork it to go on with another"
+            )
+        self._retinue.register(agent)
+        return await self._retinue.resume(want.run, want.task or "Go on.", **options)
+
+    async def _fork(self, want: wire.Fork) -> str:
+        row = await inside.row_of(self._retinue, want.run)
+        agent = self._agent(row, want.plan)
+        options = _again(row, want.terms)
+        if want.at is not None:
+            return await inside.fork_at(self._retinue, want.run, want.at, want.task, agent, options)
+        return await self._retinue.fork(want.run, want.task, agent=agent, **options)
+
+    def _agent(self, row: Row, plan: Plan | None) -> Agent:
+        """The agent that goes on: that of a plan, or the run's own, built again from its plan."""
+        if plan is not None:
+            return self._plans.agent(plan)
+        name = row.spec.order.agent
+        home = self._plans.recall(name)
+        if home is None:
+            raise NotFound(f"the plan of agent {name!r} is not beside the store; start a new run instead")
+        return next((a for a in home.crew() if a.name == name), home)
+
+    async def _cancel(self, want: wire.Cancel) -> dict[str, str]:
+        runs = want.runs or tuple(await self._open_tops())
+        states = await asyncio.gather(*(self._retinue.cancel(run, want.reason) for run in runs))
+        return dict(zip(runs, states, strict=True))
+
+    async def _answer(self, want: wire.Answer) -> dict[str, str]:
+        """Answer the oldest question of a tree: a permission with yes or no, a question in words."""
+        asked = await self._retinue.questions(want.run)
+        mine = [q for q in asked if want.question in ("", q.id)]
+        if not mine:
+            raise Refused("question", f"run {want.run} is not asking anything")
+        first = mine[0]
+        if first.kind == "permission":
+            if want.allow is None:
+                raise Refused("question", f"{first.label} needs a yes or a no: {first.text}")
+            await self._retinue.decide(
+                first.id, want.allow, by=want.by or "the user", reason=want.text, always=want.always
+            )
+        else:
+            text = want.text or ("yes" if want.allow else "no")
+            await self._retinue.answer(first.run, text)
+        return {"run": first.run, "question": first.text}
+
+    async def _open_tops(self) -> list[str]:
+        rows = [await inside.row_of(self._retinue, id) for id in inside.open_runs(self._retinue)]
+        live = {row.spec.id for row in rows}
+        return [row.spec.id for row in rows if row.spec.parent not in live]
+
+    def _status(self) -> dict[str, Any]:
+        return {
+            "pid": os.getpid(),
+            "retinue": __version__,
+            "store": self._store,
+            "open": len(inside.open_runs(self._retinue)),
+            "dormant": list(self._retinue.dormant),
+            "trouble": self._retinue.trouble,
+        }
+
+
+def _options(terms: wire.Terms, label: str) -> dict[str, Any]:
+    """The options of a run, as the runtime takes them."""
+    out: dict[str, Any] = {"label": terms.label or label}
+    if terms.cwd:
+        out["cwd"] = terms.cwd
+    if terms.budget != Budget():
+        out["budget"] = terms.budget
+    if terms.timeout_seconds is not None:
+        out["timeout_seconds"] = terms.timeout_seconds
+    if terms.max_turns is not None:
+        out["max_turns"] = terms.max_turns
+    if terms.questions and _HAS_QUESTIONS:
+        out["questions"] = terms.questions
+    access = _access(terms, Capabilities())
+    if access != Capabilities():
+        out["access"] = access
+    return out
+
+
+def _access(terms: wire.Terms, held: Capabilities) -> Capabilities:
+    changes: dict[str, Any] = {}
+    if terms.mode:
+        changes["mode"] = terms.mode
+    if terms.rules:
+        changes["rules"] = tuple(sorted({*held.rules, *terms.rules}))
+    if terms.deny:
+        changes["deny"] = tuple(sorted({*held.deny, *terms.deny}))
+    if terms.tools is not None:
+        changes["tools"] = tuple(sorted(terms.tools))
+    if terms.read:
+        changes |= {"read": tuple(sorted(terms.read)), "write": tuple(sorted(terms.read))}
+    return replace(held, **changes) if changes else held
+
+
+def _again(row: Row, terms: wire.Terms) -> dict[str, Any]:
+    """The options of a run that goes on from another: what held for that one, where nothing else is asked for."""
+    spec, order = row.spec, row.spec.order
+    held = row.run.access or spec.capabilities
+    out = _options(terms, order.label or order.agent)
+    out.setdefault("cwd", order.cwd)
+    out.setdefault("model", spec.model)
+    if _HAS_QUESTIONS and (questions := getattr(order, "questions", "")):
+        out.setdefault("questions", questions)
+    out["access"] = _access(terms, held)
+    return out
+
+
+def trouble(error: BaseException) -> wire.Trouble:
+    """An error for the wire. Only our own are told in full: others may hold what nobody should see."""
+    if isinstance(error, RetinueError):
+        about = getattr(error, "limit", "") or getattr(error, "kind", "")
+        return wire.Trouble(kind=type(error).__name__, message=str(error), about=about)
+    if isinstance(error, OSError):
+        return wire.Trouble(kind="OSError", message=f"{error.filename or ''}: {error.strerror}".lstrip(": "))
+    return wire.Trouble(kind="RetinueError", message=f"the host failed: {type(error).__name__}; its log says more")

@@ -1,0 +1,88 @@
+"""The one table of exit codes, and what an error or an outcome comes to in it."""
+
+from __future__ import annotations
+
+import errno
+
+from retinue import errors
+
+OK = 0
+FAILED = 1
+USAGE = 2
+CHILD_FAILED = 3
+NEEDS_INPUT = 4
+LIMIT = 5
+NO_PROVIDER = 6
+INTERRUPTED = 130
+TERMINATED = 143
+
+MEANING: dict[int, str] = {
+    OK: "the run completed, or the command did what was asked",
+    FAILED: "the run failed or was cancelled, or the command could not be carried out",
+    USAGE: "wrong use: an unknown option, id, model or agent, or a mistake in a file",
+    CHILD_FAILED: "the run completed, but a sub-agent failed (only with --strict)",
+    NEEDS_INPUT: "the run needs an answer, or a permission that was denied",
+    LIMIT: "a limit of money, tokens, turns or time ended the run",
+    NO_PROVIDER: "no provider, or the provider refused the key",
+    INTERRUPTED: "Ctrl-C",
+    TERMINATED: "SIGTERM",
+}
+LIMITS = ("turn_limit", "length")
+UNAUTHORISED = ("auth", "billing", "permission", "inactive", "spent")
+
+
+class NoProvider(errors.ConfigError):
+    """There is no model that could be asked; the message says what to set."""
+
+
+class HostGone(errors.RetinueError):
+    """The process that holds the store went away in the middle of a request."""
+
+
+def of_error(error: BaseException) -> int:
+    """The exit code of an exception."""
+    if isinstance(error, NoProvider):
+        return NO_PROVIDER
+    if isinstance(error, errors.ModelError):
+        return NO_PROVIDER if any(word in error.kind for word in UNAUTHORISED) else FAILED
+    if isinstance(error, errors.ConfigError):
+        return NO_PROVIDER if str(error).startswith(("no key for", "no address for")) else USAGE
+    if isinstance(error, errors.NotFound):
+        return USAGE
+    if isinstance(error, KeyboardInterrupt):
+        return INTERRUPTED
+    return FAILED
+
+
+def of_outcome(state: str, stop: str, *, strict: bool = False, failed_children: int = 0, denials: int = 0) -> int:
+    """The exit code of a run that has ended."""
+    if state == "completed":
+        if strict and failed_children:
+            return CHILD_FAILED
+        return NEEDS_INPUT if strict and denials else OK
+    if state == "timed_out" or (state == "incomplete" and (stop in LIMITS or "budget" in stop)):
+        return LIMIT
+    if any(word in stop for word in UNAUTHORISED):
+        return NO_PROVIDER
+    return NEEDS_INPUT if denials and state == "failed" else FAILED
+
+
+def sentence(error: BaseException) -> str:
+    """What went wrong and what to do next, on one line."""
+    if isinstance(error, OSError):
+        return _of_system(error)
+    return " ".join(str(error).split()) or type(error).__name__
+
+
+def _of_system(error: OSError) -> str:
+    where = f"{error.filename}: " if error.filename else ""
+    advice = {
+        errno.ENOSPC: "Free some space and try again.",
+        errno.EDQUOT: "Free some space and try again.",
+        errno.EROFS: "Choose another place with --store, or with XDG_DATA_HOME.",
+        errno.EACCES: "Check its rights, or choose another place with --store.",
+        errno.EPERM: "Check its rights, or choose another place with --store.",
+        errno.ENOENT: "Check the name.",
+        errno.ENOTDIR: "Check the name.",
+    }.get(error.errno or 0, "Nothing was changed.")
+    return f"{where}{error.strerror or error}. {advice}"

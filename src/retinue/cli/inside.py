@@ -1,0 +1,159 @@
+"""What a host needs of the runtime beyond its public face: a whole tree as it moves, forks at any message, and whether
+anything is under way. Everything that reaches below `Retinue` is in this file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+from retinue.api import Retinue
+from retinue.cli.place import Place, inherited
+from retinue.cli.wire import Begun, Final, Item, Said, Stepped, Stood
+from retinue.core.events import Requested
+from retinue.core.orders import Base
+from retinue.core.state import Ended
+from retinue.core.text import run_id
+from retinue.core.values import Assistant, Message, Result
+from retinue.definitions import Agent
+from retinue.errors import NotFound
+from retinue.outcomes import state_word
+from retinue.runtime.bus import Delta, Step
+from retinue.store.base import Row
+
+
+def is_busy(retinue: Retinue) -> bool:
+    """Whether a run can go on here, or an announcement is on its way."""
+    roster = retinue._engine.roster
+    on_the_way = any(d.state in ("pending", "sent") for d in roster.deliveries.values())
+    return on_the_way or bool(roster.runs.keys() - set(retinue.dormant))
+
+
+def open_runs(retinue: Retinue) -> list[str]:
+    return list(retinue._engine.roster.runs)
+
+
+async def row_of(retinue: Retinue, id: str) -> Row:
+    return await retinue._row(id)
+
+
+async def final(retinue: Retinue, run: str) -> Final:
+    """A tree as it is on record, parents before their children."""
+    store = retinue._store
+    top = await store.row(run)
+    if top is None:
+        raise NotFound(f"no run {run!r}")
+    rows, todo = [], [top]
+    while todo:
+        row = todo.pop(0)
+        rows.append(row)
+        todo.extend(await store.children(row.spec.id))
+    known = retinue._engine.roster.models
+    priced = all((info := known.get(row.spec.model)) is None or info.priced for row in rows)
+    return Final(rows=tuple(rows), account=await store.account(run), priced=priced, seq=retinue._engine._seq)
+
+
+async def fork_at(retinue: Retinue, run: str, at: int, task: str, agent: Agent, options: dict[str, Any]) -> str:
+    """A fork behind message `at`, or behind the last one before it at which nothing is open."""
+    row = await retinue._row(run)
+    messages = await retinue._store.messages(row.spec.conversation, 0, row.run.length)
+    base = Base(conversation=row.spec.conversation, length=whole_turns(messages, at), start=row.run.start)
+    await retinue._known(agent)
+    order = retinue._crew.order(agent, task, options)
+    id = run_id(retinue._clock.now(), retinue._clock.chance())
+    wanted = Requested(id=id, order=order, base=base, context=row.run.context + row.run.fresh)
+    return await retinue._request(wanted)
+
+
+def whole_turns(messages: list[Message], at: int) -> int:
+    """The most messages, `at` of them at most, that end with no call open."""
+    whole, open_calls = 0, set[str]()
+    for n, message in enumerate(messages[: max(0, at)], 1):
+        if isinstance(message, Assistant):
+            open_calls = {c.id for c in message.calls}
+        elif isinstance(message, Result):
+            open_calls.discard(message.call_id)
+        if not open_calls:
+            whole = n
+    return whole
+
+
+class Follower:
+    """Tells of a run and everything below it: who begins, each step, what was said, how each stands."""
+
+    def __init__(self, retinue: Retinue, top: str, *, is_late: bool) -> None:
+        self._retinue, self._top, self._is_late = retinue, top, is_late
+        self._kin: dict[str, bool] = {}
+        self._places: dict[str, Place] = {}
+        self._stood: dict[str, str] = {}
+
+    async def about(self, step: Step) -> AsyncIterator[Item]:
+        event = step.entry.event
+        run = event.id if isinstance(event, Requested) else step.entry.run
+        if not run or not await self._is_kin(run):
+            return
+        row = await self._row(run)
+        if row is None:
+            return
+        place = self._places.get(run)
+        if place is None:
+            place = self._places[run] = Place(row.run.length if self._is_late else inherited(row))
+            yield Begun(spec=row.spec)
+        yield Stepped(seq=step.seq, entry=step.entry)
+        if place.known < row.run.length:
+            place.add(await self._retinue._store.messages(row.spec.conversation, place.known, row.run.length))
+        for heard in place.hear(run, step.entry):
+            yield heard
+        word = state_word(row.run)
+        if self._stood.get(run) != word:
+            self._stood[run] = word
+            yield Stood(row=row)
+
+    async def _is_kin(self, id: str) -> bool:
+        if id == self._top:
+            return True
+        known = self._kin.get(id)
+        if known is None:
+            row = await self._row(id)
+            known = self._kin[id] = bool(row and row.spec.parent and await self._is_kin(row.spec.parent))
+        return known
+
+    async def _row(self, id: str) -> Row | None:
+        try:
+            return await self._retinue._row(id)
+        except NotFound:
+            return None
+
+    def cares(self, id: str) -> bool:
+        return id == self._top or self._kin.get(id, False)
+
+
+async def follow(retinue: Retinue, top: str, after: int = 0, *, deltas: bool = False) -> AsyncIterator[Item]:
+    """Everything about a tree: from the log behind number `after`, then as it comes, until its top has ended."""
+    engine, store = retinue._engine, retinue._store
+    told = Follower(retinue, top, is_late=after > 0)
+    with engine.bus.watch() as watcher:
+        row = await retinue._row(top)
+        ended = None if isinstance(row.run.state, Ended) and await store.row(top) else engine.ended(top)
+        if not after and (first := await store.entries(0, top, limit=1)):
+            after = first[0][0] - 1
+        try:
+            while True:
+                while page := await store.entries(after):
+                    for after, entry in page:
+                        async for item in told.about(Step(after, entry)):
+                            yield item
+                if ended is None or (ended.done() and watcher.queue.empty()):
+                    return
+                while not watcher.lost and (news := await watcher.next(ended)) is not None:
+                    if isinstance(news, Delta):
+                        if deltas and told.cares(news.run):
+                            yield Said(run=news.run, attempt=news.attempt, text=news.text)
+                    elif news.seq > after:
+                        after = news.seq
+                        async for item in told.about(news):
+                            yield item
+                watcher.catch_up()
+        finally:
+            if ended is not None and not ended.done():
+                ended.cancel()

@@ -1,0 +1,57 @@
+"""A host inside the command itself, on a store in memory: for runs that leave nothing behind."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import threading
+from collections.abc import Mapping
+
+from retinue.api import Retinue
+from retinue.cli import wire
+from retinue.cli.client import Client
+from retinue.cli.desk import Desk
+from retinue.cli.exits import HostGone
+from retinue.cli.host import Host
+from retinue.cli.lending import Lender
+from retinue.cli.plans import Plans
+
+
+class LocalHost:
+    """Runs in a thread and speaks over a pair of sockets, as one in another process would."""
+
+    def __init__(self, env: Mapping[str, str], workspace: str) -> None:
+        self._env, self._workspace = dict(env), workspace
+        self._ours, self._theirs = socket.socketpair()
+        self.error: Exception | None = None
+        self._thread = threading.Thread(target=self._run, name="retinue host", daemon=True)
+
+    def __enter__(self) -> Client:
+        self._thread.start()
+        try:
+            return Client(self._ours, self._env)
+        except HostGone:
+            self._thread.join(10)
+            raise self.error or HostGone("the host in this process went away") from None
+
+    def __exit__(self, *exc: object) -> None:
+        self._ours.close()
+        self._thread.join(10)
+
+    def _run(self) -> None:
+        try:
+            asyncio.run(self._serve())
+        except Exception as error:
+            self.error = error
+        finally:
+            with contextlib.suppress(OSError):
+                self._theirs.shutdown(socket.SHUT_RDWR)
+            self._theirs.close()
+
+    async def _serve(self) -> None:
+        lender = Lender(self._env)
+        async with Retinue(None, models=lender, workspace=self._workspace) as retinue:
+            host = Host(Desk(retinue, Plans("", lender), asyncio.Event()), lender, "")
+            reader, writer = await asyncio.open_unix_connection(sock=self._theirs, limit=wire.LINE_LIMIT)
+            await host.attend(reader, writer)

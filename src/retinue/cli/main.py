@@ -1,0 +1,78 @@
+"""The entry: commands are found by name and imported when they are used; every error becomes one line and a code."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import click
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; returns its exit code."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    if arguments in (["--version"], ["-V"]):
+        from retinue import __version__
+
+        sys.stdout.write(f"retinue {__version__}\n")
+        return 0
+    return _guarded(arguments)
+
+
+def _guarded(arguments: list[str]) -> int:
+    import signal
+
+    import click
+
+    from retinue.cli import exits
+    from retinue.cli.group import cli
+    from retinue.errors import RetinueError
+
+    signal.signal(signal.SIGTERM, _terminate)
+    try:
+        code = cli.main(args=arguments, prog_name="retinue", standalone_mode=False)
+        return code if isinstance(code, int) else 0
+    except click.exceptions.Exit as left:
+        return left.exit_code
+    except click.UsageError as error:
+        return _complain(_usage(error), exits.USAGE)
+    except (click.Abort, KeyboardInterrupt):
+        return exits.INTERRUPTED
+    except click.ClickException as error:
+        return _complain(error.format_message(), exits.FAILED)
+    except BrokenPipeError:
+        # Nobody reads any more; what is still in the buffer must not raise again when the program ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return exits.FAILED
+    except (RetinueError, OSError) as error:
+        _debug()
+        return _complain(exits.sentence(error), exits.of_error(error))
+    except Exception as error:
+        _debug()
+        text = f"this is a defect of retinue: {type(error).__name__}: {exits.sentence(error)}. "
+        return _complain(text + "RETINUE_DEBUG=1 shows where.", exits.FAILED)
+
+
+def _terminate(signal_number: int, frame: object) -> None:
+    raise SystemExit(143)
+
+
+def _complain(text: str, code: int) -> int:
+    sys.stderr.write(f"retinue: {text}\n")
+    return code
+
+
+def _usage(error: click.UsageError) -> str:
+    text = " ".join(error.format_message().split())
+    path = error.ctx.command_path if error.ctx is not None else "retinue"
+    return f"{text} See `{path} --help`."
+
+
+def _debug() -> None:
+    if os.environ.get("RETINUE_DEBUG"):
+        import traceback
+
+        traceback.print_exc()

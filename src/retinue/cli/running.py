@@ -1,0 +1,158 @@
+"""Carrying out a run: start it with a host, let somebody watch, and hand over the answer."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from retinue import __version__
+from retinue.cli import exits, facts, wire, words
+from retinue.cli.client import Client, reach
+from retinue.cli.door import Door, note, out
+from retinue.cli.lending import carried
+from retinue.cli.stream_json import Head, Teller
+from retinue.cli.watching import Left, Notice, Signals, Watching
+
+HINT = "offline planner (no LLM). Add a model: export ANTHROPIC_API_KEY=... or retinue run --model PROVIDER:MODEL"
+
+
+@dataclass
+class Wish:
+    """How a run is to be shown and handed over."""
+
+    format: str = "text"
+    deltas: bool = False
+    is_headless: bool = False
+    can_answer: bool = False
+    is_strict: bool = False
+    fail_on: str = ""
+    files: tuple[str, ...] = ()
+    is_memory: bool = False
+    head: Head = field(default_factory=Head)
+
+
+@contextlib.contextmanager
+def line_to(door: Door, wish: Wish | None = None) -> Iterator[Client]:
+    """A connection to the host of the project, or to one in this process."""
+    env = carried(door.environ)
+    if wish is not None and wish.is_memory:
+        from retinue.cli.local import LocalHost
+
+        with LocalHost(env, door.places.cwd) as client:
+            yield client
+        return
+    with reach(door.prepare(), env) as client:
+        yield client
+
+
+def carry_out(door: Door, client: Client, run: str, wish: Wish, *, is_ours: bool = True, after: int = 0) -> int:
+    """Watch a run to its end and hand over what it came to; returns the exit code."""
+    with Signals() as signals:
+        watching = Watching(client, run, signals, is_ours=is_ours, deltas=wish.deltas, after=after)
+        try:
+            teller = Teller(wish.head)
+            final = _stream(watching, teller) if wish.format == "stream-json" else _show(watching, door, wish, teller)
+        except Left as left:
+            note(f"retinue: left run {words.short(run)}; it may still be going on: retinue attach {words.short(run)}")
+            return left.code
+        except BrokenPipeError:
+            client.ask(wire.Cancel(runs=(run,), reason="nobody reads its output"))
+            raise
+    return hand_over(door, final, wish, teller, watching.code)
+
+
+def _stream(watching: Watching, teller: Teller) -> wire.Final:
+    """Everything as lines of JSON on stdout."""
+    while True:
+        thing = watching.next()
+        if isinstance(thing, wire.Final):
+            return thing
+        if isinstance(thing, Notice):
+            note(f"retinue: {thing.text}")
+        elif thing is not None:
+            for line in teller.tell(thing):
+                out(dump(line))
+
+
+def _show(watching: Watching, door: Door, wish: Wish, teller: Teller) -> wire.Final:
+    """For people, on stderr: the live view if it is there and wanted, otherwise a line for each change."""
+    watching.listen = lambda item: all(teller.tell(item))
+    if not wish.is_headless and not door.is_quiet and sys.stderr.isatty():
+        with contextlib.suppress(ImportError):
+            from retinue.cli import live  # type: ignore[attr-defined, unused-ignore]
+
+            shown: wire.Final = live.watch(watching, door, can_answer=wish.can_answer)
+            return shown
+    from retinue.cli import lines
+
+    return lines.watch(watching, door, can_answer=wish.can_answer)
+
+
+def hand_over(door: Door, final: wire.Final, wish: Wish, teller: Teller, code: int | None = None) -> int:
+    """The answer on stdout and in files, the last line on stderr, and the exit code."""
+    top = final.rows[0]
+    end = facts.ending(top)
+    text = end.text if end is not None else ""
+    result = teller.result(final)
+    if wish.format == "text":
+        answer = text if end is None or end.data is None or text else dump(facts.plain(end.data))
+        if answer:
+            out(words.safe(answer) if sys.stdout.isatty() else answer)
+    else:
+        out(dump(result))
+    for path in wish.files:
+        write_answer(path, text, door.places.cwd)
+    if end is not None and end.state != "completed" and end.error and wish.format == "text":
+        note(f"retinue: {words.line(end.error)}")
+    door.say(facts.footer(final))
+    if top.spec.model.startswith("offline/"):
+        door.say(HINT)
+    if code is not None:
+        return code
+    state, stop = (end.state, end.stop) if end is not None else (facts.word(top), "")
+    n_failed, denials = facts.failed(final), len(result["permission_denials"])
+    told = exits.of_outcome(state, stop, strict=wish.is_strict, failed_children=n_failed, denials=denials)
+    return exits.FAILED if told == exits.OK and wish.fail_on and found_severity(result, wish.fail_on) else told
+
+
+SEVERITIES = ("info", "low", "medium", "high", "critical")
+
+
+def found_severity(result: dict[str, Any], least: str) -> bool:
+    """Whether a review reports something at least this severe."""
+    bad = SEVERITIES[SEVERITIES.index(least) :]
+    data = result.get("structured_output")
+    if isinstance(data, dict) and isinstance(data.get("findings"), list):
+        return any(isinstance(f, dict) and f.get("severity") in bad for f in data["findings"])
+    marks = tuple(f"{mark}{word}{mark}" for word in bad for mark in ("**", "`")) + tuple(f"[{word}]" for word in bad)
+    return any(mark in str(result.get("result", "")).lower() for mark in marks)
+
+
+def write_answer(path: str, text: str, cwd: str) -> None:
+    """The answer in a file, whole or not at all."""
+    target = os.path.join(cwd, os.path.expanduser(path))
+    folder = os.path.dirname(target)
+    if not os.path.isdir(folder):
+        os.makedirs(folder)
+    part = f"{target}.part-{os.getpid()}"
+    try:
+        with open(part, "w", encoding="utf-8") as file:
+            file.write(text if text.endswith("\n") else text + "\n")
+        os.replace(part, target)
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(part)
+
+
+def dump(value: Any) -> str:
+    """One line of JSON. No terminal sequence survives in it: they are escaped."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
+
+
+def head_of(tools: tuple[str, ...], agents: tuple[str, ...], mode: str, *, deltas: bool = False) -> Head:
+    return Head(version=__version__, tools=tools, agents=agents, mode=mode or "manual", deltas=deltas)

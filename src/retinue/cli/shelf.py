@@ -1,0 +1,247 @@
+"""Reading a store without its host, and without loading the machine: enough for listings, addresses and completion."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import apsw
+import msgspec
+
+from retinue.cli import words
+from retinue.cli.places import Places
+from retinue.errors import NotFound
+from retinue.store.sqlite_faults import reading
+from retinue.store.sqlite_open import connect
+
+LATEST = ("latest", "last", "@")
+MOST = 8
+_HEX = re.compile(r"[0-9a-f-]+")
+_SELECT = """
+select r.id, r.parent, r.root, s.body, r.body, r.state, r.created_at, r.ended_at, a.body
+from runs r join specs s on s.run = r.n left join accounts a on a.id = r.id"""
+
+
+class _Order(msgspec.Struct):
+    agent: str
+    task: str = ""
+    label: str = ""
+
+
+class _Spec(msgspec.Struct):
+    order: _Order
+    model: str = ""
+    depth: int = 0
+
+
+class _Usage(msgspec.Struct):
+    input: int = 0
+    output: int = 0
+    estimated: int = 0
+    nanos: int = 0
+
+
+class _Run(msgspec.Struct):
+    turn: int = 0
+    usage: _Usage = msgspec.field(default_factory=_Usage)
+    last_tool: str = ""
+    started_at: int | None = None
+
+
+class _Account(msgspec.Struct):
+    spent: list[int] = msgspec.field(default_factory=lambda: [0, 0, 0, 0])
+
+
+class _Model(msgspec.Struct):
+    price_in: int | None = None
+    price_out: int | None = None
+
+
+class Line(msgspec.Struct, frozen=True, kw_only=True):
+    """One run of a listing. `tokens` and `usd` (None: its model's price is not known) are of its whole tree,
+    `own_tokens` of itself."""
+
+    id: str
+    short: str
+    parent: str
+    root: str
+    label: str
+    agent: str
+    state: str
+    task: str
+    model: str
+    depth: int
+    turn: int
+    created_at: int
+    started_at: int | None
+    ended_at: int | None
+    own_tokens: int
+    tokens: int
+    usd: float | None
+
+
+_spec = msgspec.json.Decoder(_Spec).decode
+_run = msgspec.json.Decoder(_Run).decode
+_account = msgspec.json.Decoder(_Account).decode
+_model = msgspec.json.Decoder(_Model).decode
+
+
+class Shelf:
+    """A store that is only looked at. One whose file is missing is empty."""
+
+    def __init__(self, places: Places) -> None:
+        self.places = places
+        self._db: apsw.Connection | None = None
+        if os.path.exists(places.store):
+            with reading(places.store):
+                self._db = connect(places.store, read_only=True)
+        self._unpriced: set[str] = set()
+        self._attended = self._db is not None and is_attended(places.store)
+
+    def __enter__(self) -> Shelf:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        if self._db is not None:
+            self._db.close(True)
+
+    def roots(self, *, recent_since: int | None = None, limit: int = 1_000) -> list[Line]:
+        """Runs that a person started, newest first: all, or those that are open or have ended since."""
+        where, args = "where r.parent = ''", list[Any]()
+        if recent_since is not None:
+            where += " and (r.open = 1 or r.ended_at >= ?)"
+            args.append(recent_since)
+        return list(self._lines(f"{where} order by r.n desc limit ?", (*args, limit)))
+
+    def below(self, root: str) -> list[Line]:
+        """Everything below a root, in the order in which it came."""
+        return list(self._lines("where r.root = ? and r.parent <> '' order by r.n", (root,)))
+
+    def line(self, id: str) -> Line | None:
+        return next(self._lines("where r.id = ?", (id,)), None)
+
+    def open_runs(self) -> list[Line]:
+        return list(self._lines("where r.open = 1 order by r.n", ()))
+
+    def version(self) -> int:
+        """Changes when anything was committed."""
+        return 0 if self._db is None else int(self._db.pragma("data_version"))
+
+    def _lines(self, tail: str, args: Sequence[Any]) -> Iterator[Line]:
+        if self._db is None:
+            return
+        with reading(self.places.store):
+            if not self._db.execute("select 1 from sqlite_schema where name = 'runs'").get:
+                return
+            rows: list[Any] = self._db.execute(f"{_SELECT} {tail}", tuple(args)).fetchall()
+            models: list[Any] = self._db.execute("select name, body from models").fetchall()
+        self._unpriced = {name for name, body in models if None in ((m := _model(body)).price_in, m.price_out)}
+        for id, parent, root, spec, run, state, created_at, ended_at, account in rows:
+            yield self._line(id, parent, root, _spec(spec), _run(run), state, (created_at, ended_at), account)
+
+    def _line(
+        self,
+        id: str,
+        parent: str,
+        root: str,
+        spec: _Spec,
+        run: _Run,
+        state: str,
+        times: tuple[int, int | None],
+        account: bytes | None,
+    ) -> Line:
+        usage = run.usage
+        spent = _account(account).spent if account else [0, 0, 0, 0]
+        word = words.state(state)
+        return Line(
+            id=id,
+            short=words.short(id),
+            parent=parent,
+            root=root,
+            label=words.agent(spec.order.label or spec.order.agent),
+            agent=words.agent(spec.order.agent),
+            state=word if self._attended or word in words.ENDS else "paused",
+            task=spec.order.task,
+            model=spec.model,
+            depth=spec.depth,
+            turn=run.turn,
+            created_at=times[0],
+            started_at=run.started_at,
+            ended_at=times[1],
+            own_tokens=usage.input + usage.output + usage.estimated,
+            tokens=spent[0],
+            usd=None if spec.model in self._unpriced and not spent[1] else spent[1] / 1e9,
+        )
+
+    def resolve(self, address: str) -> Line:
+        """The run that an address means: part of an id, a name, `latest`, or `run/agent` for one below it."""
+        head, *rest = [part for part in address.strip().split("/") if part] or [""]
+        found = self._pick(self._heads(head), address)
+        for part in rest:
+            found = self._pick(_named(part, self._under(found)), address)
+        return found
+
+    def _heads(self, head: str) -> list[Line]:
+        if head in LATEST:
+            return self.roots(limit=1)
+        if _HEX.fullmatch(head.lower()):
+            like = head.lower() + "*"
+            tail = "where r.id glob ? or substr(r.id, 25) glob ? order by r.n desc limit 50"
+            if found := list(self._lines(tail, (like, like))):
+                exact = [line for line in found if line.id == head]
+                return exact or found
+        return _named(head, self.roots(limit=10_000), newest=True) if head else []
+
+    def _under(self, top: Line) -> list[Line]:
+        lines, kin = self.below(top.root), {top.id}
+        out = []
+        for line in lines:
+            if line.parent in kin:
+                kin.add(line.id)
+                out.append(line)
+        return out
+
+    def _pick(self, found: list[Line], address: str) -> Line:
+        if not found:
+            where = self.places.root
+            raise NotFound(f"there is no run {address!r} in {where}. `retinue ps --all --tree` lists what there is.")
+        if len(found) > 1:
+            listed = "; ".join(
+                f"{line.short} ({line.label}, {words.shown(line.state)}: {words.line(line.task, 40)})"
+                for line in found[:MOST]
+            )
+            more = f"; and {len(found) - MOST} more" if len(found) > MOST else ""
+            raise NotFound(f"{address!r} can mean {len(found)} runs: {listed}{more}. Write more of the id.")
+        return found[0]
+
+
+def _named(name: str, lines: list[Line], *, newest: bool = False) -> list[Line]:
+    """Those of this name; otherwise those whose name or id begins so. `newest`: of several with one name the last."""
+    exact = [line for line in lines if name in (line.label, line.agent)]
+    if exact:
+        return exact[:1] if newest and exact[0].label != "main" else exact
+    return [line for line in lines if line.label.startswith(name) or line.short.startswith(name)]
+
+
+def is_attended(store: str) -> bool:
+    """Whether a process holds the store. The lock itself is not tried: that could be in the way of a host."""
+    try:
+        with open(store + ".lock", "rb") as file:
+            pid = int(file.read(32) or b"0")
+        os.kill(pid, 0)
+    except PermissionError:
+        return True
+    except (OSError, ValueError):
+        return False
+    return pid > 0 and not _is_zombie(pid)
+
+
+def _is_zombie(pid: int) -> bool:
+    """Whether it has ended and nobody has asked about it: where no first process does, it stays for ever."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return file.read().rpartition(b")")[2].split()[:1] == [b"Z"]
+    except OSError:
+        return False

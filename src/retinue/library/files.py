@@ -1,0 +1,89 @@
+"""Files that are read and not trusted: no link leads out of their root, and nothing but a regular file is opened."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+from retinue.core.text import clean
+
+MAX_BYTES = 1 << 20
+_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | getattr(os, "O_NOCTTY", 0)
+
+
+def real(path: str | Path) -> Path:
+    return Path(os.path.realpath(path))
+
+
+def shown(path: str | Path) -> str:
+    """A path as a text that can be stored: names of files need not be UTF-8."""
+    return clean(str(path))
+
+
+def is_beneath(path: Path, root: Path) -> bool:
+    return path == root or root in path.parents
+
+
+def read_beneath(path: Path, root: Path, cap: int = MAX_BYTES) -> bytes:
+    """The bytes of a file, at most `cap` and one more. `OSError` says why it was not read.
+
+    Links are resolved first and must stay beneath the root; then each component is opened without following any, so
+    that nobody can put a link there in between.
+    """
+    root = real(root)
+    try:
+        target = real(path)
+    except ValueError as error:
+        raise OSError(errno.EINVAL, str(error)) from None
+    if not is_beneath(target, root) or target == root:
+        raise OSError(errno.EXDEV, f"it leads out of {root}")
+    *folders, name = target.relative_to(root).parts
+    at = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        for folder in folders:
+            inner = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=at)
+            os.close(at)
+            at = inner
+        file = os.open(name, _FLAGS | os.O_NOFOLLOW, dir_fd=at)
+    finally:
+        os.close(at)
+    return _drain(file, cap)
+
+
+def read_file(path: Path, cap: int = MAX_BYTES) -> bytes:
+    """The same for a file of the user's own, whose links are the user's."""
+    try:
+        return _drain(os.open(path, _FLAGS), cap)
+    except ValueError as error:
+        raise OSError(errno.EINVAL, str(error)) from None
+
+
+def _drain(file: int, cap: int) -> bytes:
+    with os.fdopen(file, "rb") as stream:
+        if not stat.S_ISREG(os.fstat(file).st_mode):
+            raise OSError(errno.EINVAL, "it is not a regular file")
+        return stream.read(cap + 1)
+
+
+def walk(folder: Path, suffixes: tuple[str, ...], depth: int) -> Iterator[tuple[Path, str]]:
+    """Files with these suffixes, sorted, and folders that were not entered, with the reason."""
+    try:
+        with os.scandir(folder) as found:
+            entries = sorted(found, key=lambda e: e.name)
+    except OSError as error:
+        yield folder, f"not read: {error.strerror}"
+        return
+    for entry in entries:
+        path = folder / entry.name
+        if entry.name.startswith("."):
+            continue
+        if entry.is_dir(follow_symlinks=False):
+            if depth:
+                yield from walk(path, suffixes, depth - 1)
+        elif entry.is_symlink() and os.path.isdir(path):
+            yield path, "a link to a folder; it was not followed"
+        elif entry.name.lower().endswith(suffixes):
+            yield path, ""

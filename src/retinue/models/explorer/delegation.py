@@ -1,0 +1,325 @@
+"""Handing parts to sub-agents through whichever family's tool is there, and getting their findings back: results
+that are joined or polled for, or news by mail. A part that cannot be handed out is left to the lead itself.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from retinue.models.explorer.book import Book, Got
+from retinue.models.explorer.records import Findings, decode, dumps
+
+MARK = "explorer: "
+LOOKING = ("list", "search", "find", "read", "git")
+TOKENS = 4_000_000
+WAIT_SECONDS = 600
+WAVES, WAITS = 4, 6
+FULL = re.compile(r"limit reached|too many active|concurrency", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """`order` is what a sub-agent must know, as JSON; `say` tells people what it does."""
+
+    name: str
+    say: str
+    order: dict[str, Any]
+
+    @property
+    def task(self) -> str:
+        return f"{self.say}\nOnly look; hand in what you find as rows of JSON.\n{MARK}{dumps(self.order)}"
+
+
+def order_in(task: str) -> dict[str, Any] | None:
+    """The order in the task of a sub-agent; None for the task of a person."""
+    found = re.search(rf"^.*?{re.escape(MARK)}(\{{.*\}})\s*$", task, re.MULTILINE)
+    if found is None:
+        return None
+    try:
+        order = json.loads(found[1])
+    except ValueError:
+        return None
+    return order if isinstance(order, dict) and isinstance(order.get("part"), str) else None
+
+
+Answers = dict[str, Findings]
+"""By the name of the part. One that is missing here was not taken by anybody."""
+
+
+def hand_out(book: Book, parts: Sequence[Part], *, fork: bool = False) -> Answers:
+    """What sub-agents have found. While `book.pending` (or `book.resting`) is set, they have not all been heard."""
+    if not parts:
+        return {}
+    for tool, dialect in _DIALECTS:
+        if book.can(tool) or book.used(tool):
+            return dialect(book, parts, fork)
+    return {}
+
+
+def _json(got: Got | None) -> Any:
+    if got is None:
+        return None
+    try:
+        return json.loads(got.text)
+    except ValueError:
+        return None
+
+
+def _failed(name: str, why: str) -> Findings:
+    return Findings(name, whole=False, why=" ".join(why.split())[:200] or "it ended without a result", by_child=True)
+
+
+def _lent(book: Book) -> list[str]:
+    return [t for t in LOOKING if t in book.declared]
+
+
+# the dialects
+
+
+def _fanout(book: Book, parts: Sequence[Part], fork: bool) -> Answers:
+    out: Answers = {}
+    for chunk in _chunks(book, "spawn_agents", parts):
+        got = book.whole(book.ask("spawn_agents", tasks=[{"task": p.task} for p in chunk]))
+        if got is None or got.error:
+            continue
+        data = _json(got)
+        results = data.get("sub_agent_results") if isinstance(data, dict) else None
+        by_task = {p.task: p for p in chunk}
+        for item in results if isinstance(results, list) else ():
+            part = by_task.pop(_text(item, "task"), None)
+            outcome = item.get("outcome") if part else None
+            if part is None or not isinstance(outcome, dict):
+                continue
+            good, bad = outcome.get("success"), outcome.get("failure")
+            if isinstance(good, dict):
+                out[part.name] = decode(part.name, _text(good, "result"))
+            else:
+                out[part.name] = _partial(part.name, _text(bad, "error"))
+        for part in by_task.values():
+            out[part.name] = _failed(part.name, "its result could not be read")
+    return out
+
+
+def _delegate(book: Book, parts: Sequence[Part], fork: bool) -> Answers:
+    out: Answers = {}
+    for chunk in _chunks(book, "delegate_tasks", parts):
+        tasks = [{"task_id": p.name[:190], "prompt": p.task, "tools": _lent(book)} for p in chunk]
+        got = book.whole(book.ask("delegate_tasks", mode="parallel", tasks=tasks))
+        if got is None or got.error:
+            continue
+        rest = got.text
+        for part, after in zip(chunk, [*chunk[1:], None], strict=True):
+            head = re.search(rf"^### {re.escape(part.name[:190])} \((\w+)\)\n", rest, re.MULTILINE)
+            if head is None:
+                out[part.name] = _failed(part.name, "its result could not be read")
+                continue
+            rest = rest[head.end() :]
+            end = re.search(rf"\n\n### {re.escape(after.name[:190])} \(\w+\)\n", rest) if after else None
+            body = rest[: end.start()] if end else rest
+            out[part.name] = decode(part.name, body) if head[1] == "completed" else _partial(part.name, body)
+    return out
+
+
+def _batch(book: Book, parts: Sequence[Part], fork: bool) -> Answers:
+    out: Answers = {}
+    tasks = [{"label": p.name, "task_prompt": p.task} for p in parts]
+    data = _json(got := book.whole(book.ask("parallel_subagent", tasks=tasks)))
+    if got is None or got.error:
+        return out
+    results = data.get("results") if isinstance(data, dict) else None
+    for n, part in enumerate(parts):
+        item = results[n] if isinstance(results, list) and n < len(results) else None
+        out[part.name] = _summary(book, part.name, item)
+    return out
+
+
+def _single(book: Book, parts: Sequence[Part], fork: bool) -> Answers:
+    out: Answers = {}
+    for part in parts:
+        got = book.ask("subagent", label=part.name, task_prompt=part.task)
+        if got is not None and not got.error:
+            out[part.name] = _summary(book, part.name, _json(book.whole(got)))
+    return out
+
+
+def _summary(book: Book, name: str, item: Any) -> Findings:
+    """A result object of the family `subagent`: its output may be cut, and then the whole is kept elsewhere."""
+    output = _text(item, "output")
+    whole = book.whole(Got(output, cut="(truncated)" in output[-200:]))
+    text = whole.text if whole else output
+    if isinstance(item, dict) and item.get("success") is True:
+        return decode(name, text)
+    return _partial(name, f"{_text(item, 'error')}\n{text}")
+
+
+def _agents(book: Book, parts: Sequence[Part], fork: bool) -> Answers:
+    """Start as many as may run at once, wait, and start the others."""
+    out: Answers = {}
+    tries = dict.fromkeys((p.name for p in parts), 0)
+    todo = list(parts)
+    for _ in range(WAVES):
+        ids: dict[str, str] = {}
+        later = []
+        for part in todo:
+            got = _spawn_agent(book, part, tries, fork)
+            id = _text(_json(got), "agent_id")
+            if id:
+                ids[part.name] = id
+            elif got is not None and FULL.search(got.text):
+                later.append(part)
+        if book.pending:
+            return {}
+        if ids and not _heard(book, ids, out):
+            return out
+        todo = later
+        if not todo or not ids:
+            break
+    return out
+
+
+def _spawn_agent(book: Book, part: Part, tries: dict[str, int], fork: bool) -> Got | None:
+    """The next try for a part: a fork where one is wanted, with tokens enough, or else with what it is given."""
+    ladder: list[tuple[str, dict[str, Any]]] = []
+    if fork and book.can("agent_fork"):
+        ladder.append(("agent_fork", {"prompt": part.task}))
+    ladder += [
+        ("agent_spawn", {"prompt": part.task, "budget": {"max_tokens": TOKENS}}),
+        ("agent_spawn", {"prompt": part.task}),
+    ]
+    got = None
+    n = tries[part.name]
+    for name, args in ladder:
+        got = book.ask(name, n, **args)
+        if got is None or not got.error:
+            break
+        if FULL.search(got.text):
+            tries[part.name] = n + 1
+            break
+        n = 0
+    return got
+
+
+def _heard(book: Book, ids: dict[str, str], out: Answers) -> bool:
+    """Wait for sub-agents by their ids; whether all have ended (or will not be waited for any longer)."""
+    states: dict[str, dict[str, Any]] = {}
+    if book.can("agent_wait") or not book.can("agent_status"):
+        for n in range(WAITS):
+            got = book.ask("agent_wait", n, agent_ids=list(ids.values()), timeout_seconds=WAIT_SECONDS)
+            data = _json(got := book.whole(got))
+            if got is None:
+                break
+            agents = data.get("agents") if isinstance(data, dict) else None
+            for item in agents if isinstance(agents, list) else ():
+                states[_text(item, "agent_id")] = item
+            if got.cut or (isinstance(data, dict) and data.get("status") == "complete"):
+                break
+    elif not all(id in book.news for id in ids.values()) and not book.closing and len(book.said) < WAITS:
+        book.resting = f"Waiting for {len(ids)} sub-agents."
+        return False
+    if book.pending:
+        return False
+    for name, id in ids.items():
+        item = states.get(id)
+        if item is None or item.get("is_final") is not True:
+            item = _json(book.whole(book.ask("agent_status", id_nth(book, id), agent_id=id)))
+        out[name] = _ended(name, item if isinstance(item, dict) else {})
+    return not book.pending
+
+
+def id_nth(book: Book, id: str) -> int:
+    """A status is asked for once."""
+    return max(0, len(book.answers("agent_status", {"agent_id": id})) - 1)
+
+
+def _ended(name: str, item: dict[str, Any]) -> Findings:
+    if item.get("state") == "completed":
+        return decode(name, _text(item, "output"))
+    if item.get("is_final") is not True:
+        return _failed(name, "it did not end in time")
+    return _partial(name, _text(item, "error") or _text(item, "state"))
+
+
+def _sessions(book: Book, parts: Sequence[Part], fork: bool) -> Answers:
+    """Each call waits for its reply, or is accepted and announced later; then yielding brings the news."""
+    out: Answers = {}
+    tries = dict.fromkeys((p.name for p in parts), 0)
+    todo, yields = list(parts), 0
+    for _ in range(WAVES):
+        accepted: dict[str, str] = {}
+        later = []
+        for part in todo:
+            args: dict[str, Any] = {"task": part.task, "label": part.name, "timeoutSeconds": WAIT_SECONDS}
+            got = book.whole(book.ask("sessions_spawn", tries[part.name], **args))
+            data = _json(got)
+            state = _text(data, "status")
+            if got is not None and got.error:
+                if FULL.search(got.text):
+                    tries[part.name] += 1
+                    later.append(part)
+            elif state == "ok":
+                out[part.name] = decode(part.name, _text(data, "reply"))
+            elif state in ("accepted", "timeout"):
+                accepted[part.name] = _text(data, "runId")
+            elif got is not None:
+                out[part.name] = _partial(part.name, f"{_text(data, 'error')}\n{_text(data, 'partial')}")
+        if book.pending:
+            return {}
+        while any(id not in book.news for id in accepted.values()) and yields < WAITS + len(parts):
+            if book.ask("sessions_yield", yields) is None:
+                break
+            yields += 1
+        if book.pending:
+            return out
+        for name, id in accepted.items():
+            out[name] = _announced(name, book.news.get(id, ""))
+        todo = later
+        if not todo or not accepted:
+            break
+    return out
+
+
+def _announced(name: str, news: str) -> Findings:
+    state = re.search(r"^status: (\w+)$", news, re.MULTILINE)
+    if state is None:
+        return _failed(name, "it did not report in time")
+    _, _, result = news.partition("\nresult:\n")
+    return decode(name, result) if state[1] == "ok" else _partial(name, f"{state[1]}\n{result}")
+
+
+def _partial(name: str, text: str) -> Findings:
+    """One that failed may have said something before."""
+    found = decode(name, text)
+    found.whole = False
+    if not found.rows:
+        why = re.split(r"\n|Text so far", text.strip(), maxsplit=1)[0]
+        return _failed(name, why)
+    return found
+
+
+def _text(item: Any, key: str) -> str:
+    value = item.get(key) if isinstance(item, dict) else None
+    return value if isinstance(value, str) else ""
+
+
+def _chunks(book: Book, tool: str, parts: Sequence[Part]) -> list[Sequence[Part]]:
+    """As many in one call as the tool's schema allows."""
+    schema = book.declared.get(tool)
+    tasks = schema.parameters.get("properties", {}).get("tasks", {}) if schema else {}
+    most = tasks.get("maxItems") if isinstance(tasks, dict) else None
+    size = most if isinstance(most, int) and most > 0 else 10
+    return [parts[i : i + size] for i in range(0, len(parts), size)]
+
+
+Dialect = Callable[[Book, Sequence[Part], bool], Answers]
+_DIALECTS: tuple[tuple[str, Dialect], ...] = (
+    ("spawn_agents", _fanout),
+    ("delegate_tasks", _delegate),
+    ("parallel_subagent", _batch),
+    ("agent_spawn", _agents),
+    ("sessions_spawn", _sessions),
+    ("subagent", _single),
+)

@@ -1,0 +1,160 @@
+"""Writing a file so that a reader, or a machine that loses power, sees the old content or the new and nothing between:
+a draft beside the file, flushed, then renamed over it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import os
+import secrets
+import stat
+import threading
+from collections.abc import Iterator
+
+from retinue.errors import Refused
+from retinue.sandbox.paths import Spot
+
+SUFFIX = ".retinue-draft"
+N_LOCKS = 64
+
+_LOCKS = tuple(threading.Lock() for _ in range(N_LOCKS))
+
+
+@contextlib.contextmanager
+def alone(spots: list[Spot]) -> Iterator[None]:
+    """Nobody else in this process changes these files meanwhile: several edits of one file in one turn all count."""
+    numbers = set()
+    for spot in spots:
+        where = os.fstat(spot.dir_fd)
+        numbers.add(hash((where.st_dev, where.st_ino, spot.name)) % N_LOCKS)
+    with contextlib.ExitStack() as held:
+        for number in sorted(numbers):
+            held.enter_context(_LOCKS[number])
+        yield
+
+
+class Draft:
+    """The next content of a file, written and flushed beside it. `tag` names the call, so that a later process can
+    find what it left behind."""
+
+    def __init__(self, spot: Spot, data: bytes, tag: str = "", like: os.stat_result | None = None) -> None:
+        self.spot = spot
+        self.name = f".{prefix(tag)}{secrets.token_hex(8)}{SUFFIX}"
+        spot.check()
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        try:
+            fd = os.open(self.name, flags, 0o600, dir_fd=spot.dir_fd)
+        except OSError as error:
+            raise _unwritten(spot, error) from None
+        try:
+            with os.fdopen(fd, "wb") as file:
+                file.write(data)
+                file.flush()
+                _dress(fd, spot.found or like)
+                os.fsync(fd)
+        except BaseException as error:
+            self.discard()
+            raise _unwritten(spot, error) if isinstance(error, OSError) else error from None
+
+    def commit(self) -> None:
+        """Put it in the file's place, which must be as it was when it was looked at."""
+        spot = self.spot
+        spot.check()
+        now = _identity(spot)
+        if now != _of(spot.found):
+            self.discard()
+            raise Refused("changed", f"{spot.path}: it was changed by somebody else just now; nothing was written")
+        try:
+            if spot.found is None:
+                self._appear()
+            else:
+                os.rename(self.name, spot.name, src_dir_fd=spot.dir_fd, dst_dir_fd=spot.dir_fd)
+            os.fsync(spot.dir_fd)
+        except OSError as error:
+            self.discard()
+            raise _unwritten(spot, error) from None
+
+    def discard(self) -> None:
+        with contextlib.suppress(OSError):
+            os.unlink(self.name, dir_fd=self.spot.dir_fd)
+
+    def _appear(self) -> None:
+        """A new file never takes the place of one that has appeared meanwhile, where the file system has hard links."""
+        dir_fd = self.spot.dir_fd
+        try:
+            os.link(self.name, self.spot.name, src_dir_fd=dir_fd, dst_dir_fd=dir_fd, follow_symlinks=False)
+        except FileExistsError:
+            raise
+        except OSError:
+            os.rename(self.name, self.spot.name, src_dir_fd=dir_fd, dst_dir_fd=dir_fd)
+        else:
+            self.discard()
+
+
+def remove(spot: Spot) -> None:
+    """Take the file away; it must be the one that was looked at."""
+    spot.check()
+    if _identity(spot) != _of(spot.found):
+        raise Refused("changed", f"{spot.path}: it was changed by somebody else just now; it was not removed")
+    try:
+        os.unlink(spot.name, dir_fd=spot.dir_fd)
+        os.fsync(spot.dir_fd)
+    except OSError as error:
+        raise _unwritten(spot, error) from None
+
+
+def sweep(spot: Spot, tag: str) -> None:
+    """Remove the drafts that an earlier process left beside the file in the same call."""
+    start = "." + prefix(tag)
+    with contextlib.suppress(OSError), os.scandir(spot.dir_fd) as entries:
+        for name in [e.name for e in entries if e.name.startswith(start) and e.name.endswith(SUFFIX)]:
+            os.unlink(name, dir_fd=spot.dir_fd)
+
+
+def prefix(tag: str) -> str:
+    return f"{hashlib.sha256(tag.encode('utf-8', 'replace')).hexdigest()[:16]}-" if tag else ""
+
+
+def _dress(fd: int, old: os.stat_result | None) -> None:
+    """The mode and, where we may, the owner of the old file; for a new one what the umask leaves."""
+    if old is None:
+        os.fchmod(fd, 0o666 & ~umask())
+        return
+    mine = os.fstat(fd)
+    if (mine.st_uid, mine.st_gid) != (old.st_uid, old.st_gid):
+        with contextlib.suppress(OSError):
+            os.fchown(fd, old.st_uid, old.st_gid)
+    os.fchmod(fd, stat.S_IMODE(old.st_mode) & 0o777)
+
+
+def umask() -> int:
+    """Without setting it, which would be seen by every thread for a moment."""
+    try:
+        with open("/proc/self/status", "rb") as file:
+            for line in file:
+                if line.startswith(b"Umask:"):
+                    return int(line.split()[1], 8)
+    except OSError:
+        pass
+    return 0o077
+
+
+def _identity(spot: Spot) -> tuple[int, ...] | None:
+    try:
+        return _of(os.stat(spot.name, dir_fd=spot.dir_fd, follow_symlinks=False))
+    except OSError:
+        return None
+
+
+def _of(found: os.stat_result | None) -> tuple[int, ...] | None:
+    if found is None:
+        return None
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+
+
+def _unwritten(spot: Spot, error: OSError) -> Refused:
+    if error.errno == errno.EEXIST:
+        return Refused("changed", f"{spot.path}: somebody else has made it just now; nothing was written")
+    return Refused("write", f"{spot.path}: it could not be written ({error.strerror}); what was there is unchanged")

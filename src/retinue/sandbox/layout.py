@@ -1,0 +1,157 @@
+"""What a sandboxed command sees of the file system: the system's programs, the directories it was given, private empty
+ones for its home and for temporary files, and nothing else. The root is built up, not cut down: what nobody thought of
+is absent.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from retinue.errors import Refused
+from retinue.sandbox.base import Command
+from retinue.sandbox.shield import beneath, worktree_of
+
+SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/nix/store", "/gnu/store")
+# Copied into the sandbox, not mounted: a mount costs a third of a millisecond. The rest of /etc can hold secrets, which
+# root would read.
+ETC_FILES = (
+    "passwd group nsswitch.conf hosts host.conf resolv.conf gai.conf ld.so.cache services protocols mime.types "
+    "os-release debian_version timezone localtime ssl/openssl.cnf inputrc"
+)
+ETC_FOLDERS = ("ssl/certs", "pki/tls/certs", "pki/ca-trust", "alternatives")
+# Never given to be written, whole: they belong to the machine or to everybody on it.
+SHARED = frozenset(
+    {"/", *SYSTEM, "/nix", "/gnu", "/etc", "/var", "/run", "/boot", "/dev", "/proc", "/sys", "/tmp", "/var/tmp"}
+    | {"/home", "/mnt", "/media", "/srv", "/snap"}
+)
+# In the home directory of whoever runs this; hidden even when that directory was given.
+SECRETS = (
+    ".ssh .aws .azure .config .docker .gcloud .gnupg .kube .netrc .npmrc .pypirc .git-credentials "
+    ".gitconfig .my.cnf .pgpass .password-store .terraformrc .terraform.d .cargo/credentials "
+    ".cargo/credentials.toml .local/state .mozilla .local/share/keyrings .bash_history .python_history "
+    ".zsh_history .psql_history .claude .claude.json .codex .gemini .vault-token"
+)
+
+
+@dataclass
+class Layout:
+    """The arguments for bwrap that make the file system, and the descriptors that they name."""
+
+    args: list[str] = field(default_factory=list)
+    fds: list[int] = field(default_factory=list)
+
+    def data(self, content: bytes) -> str:
+        """A descriptor from which `content` can be read once."""
+        fd = os.memfd_create("retinue", os.MFD_CLOEXEC)
+        self.fds.append(fd)
+        os.write(fd, content)
+        os.lseek(fd, 0, os.SEEK_SET)
+        return str(fd)
+
+    def close(self) -> None:
+        while self.fds:
+            os.close(self.fds.pop())
+
+
+def own_python() -> tuple[str, ...]:
+    """Where this Python is installed, when that is not among the system's programs: projects run it."""
+    home = os.path.realpath(os.path.expanduser("~"))
+    found = {os.path.realpath(p) for p in (sys.base_prefix, sys.prefix)}
+    return tuple(sorted(p for p in found if not beneath(p, SYSTEM) and p not in SHARED and not beneath(home, (p,))))
+
+
+def etc_files() -> dict[str, bytes]:
+    found = {}
+    for name in ETC_FILES.split():
+        try:
+            with open(f"/etc/{name}", "rb") as file:
+                found[f"/etc/{name}"] = file.read(4 << 20)
+        except OSError:
+            continue
+    return found
+
+
+def roots(paths: Iterable[str], *, write: bool) -> list[str]:
+    """Resolved, without those that lie in another one. What is not there is left out: nothing can be seen of it."""
+    real = sorted({os.path.realpath(p) for p in paths if os.path.isabs(p)}, key=len)
+    kept: list[str] = []
+    for path in real:
+        if write and (path in SHARED or path.startswith(("/proc/", "/sys/", "/dev/"))):
+            raise Refused(
+                "sandbox", f"{path} belongs to the whole machine and is not given to be written; nothing was run."
+            )
+        if os.path.exists(path) and path not in SHARED and not beneath(path, kept):
+            kept.append(path)
+    return kept
+
+
+def system(layout: Layout, etc: dict[str, bytes]) -> Iterator[str]:
+    for path in SYSTEM:
+        if os.path.islink(path):
+            yield from ("--symlink", os.readlink(path), path)
+        elif os.path.isdir(path):
+            yield from ("--ro-bind", path, path)
+    for name in ETC_FOLDERS:
+        if os.path.isdir(f"/etc/{name}"):
+            yield from ("--ro-bind", f"/etc/{name}", f"/etc/{name}")
+    for path, content in etc.items():
+        yield from ("--perms", "0444", "--file", layout.data(content), path)
+    yield from ("--symlink", "../tmp", "/var/tmp")
+
+
+def given(
+    layout: Layout, command: Command, shields: Iterable[tuple[str, list[str]]], hide: Iterable[str], *, by_fd: bool
+) -> Iterator[str]:
+    """The directories of the command. What lies deeper is mounted later, so that it shows; then masks."""
+    write = roots(command.write, write=True)
+    read = [p for p in roots((*command.read, command.cwd), write=False) if not beneath(p, write)]
+    linked = [pair for path in (*write, *read) if (pair := worktree_of(path))]
+    read += [common for _, common in linked if not beneath(common, (*write, *read))]
+    size = str(command.limits.temporary or (1 << 40))
+    home = command.env.get("HOME", "")
+    steps: list[tuple[int, int, list[str]]] = [(1, 0, ["--perms", "1777", "--size", size, "--tmpfs", "/tmp"])]
+    if (
+        os.path.isabs(home)
+        and os.path.realpath(home) not in SHARED
+        and not beneath(os.path.realpath(home), (*write, *read))
+    ):
+        steps.append((_depth(home), 0, ["--perms", "0700", "--size", size, "--tmpfs", os.path.normpath(home)]))
+    steps += [(_depth(p), 1, ["--ro-bind", p, p]) for p in read]
+    steps += [(_depth(p), 2, _bind(layout, p, by_fd=by_fd)) for p in write]
+    masked = [p for p in secrets(hide) if beneath(p, (*write, *read)) and os.path.lexists(p) and not os.path.islink(p)]
+    steps += [(_depth(p), 3, args) for p, args in shields if not beneath(p, masked)]
+    steps += [(_depth(p), 4, _mask(p)) for p in masked]
+    for _, _, args in sorted(steps, key=lambda step: step[:2]):
+        yield from args
+    # Last: nothing can be mounted in a directory that is already read-only.
+    for path in masked:
+        if os.path.isdir(path):
+            yield from ("--remount-ro", path)
+
+
+def secrets(hide: Iterable[str]) -> Iterator[str]:
+    home = os.path.realpath(os.path.expanduser("~"))
+    yield from (os.path.realpath(path) for path in hide)
+    yield from (f"{home}/{name}" for name in SECRETS.split())
+
+
+def _mask(path: str) -> list[str]:
+    return ["--perms", "0555", "--tmpfs", path] if os.path.isdir(path) else ["--ro-bind", "/dev/null", path]
+
+
+def _bind(layout: Layout, path: str, *, by_fd: bool) -> list[str]:
+    """By descriptor where bwrap can: before it looks at the path, a writer above it could put a link there."""
+    if not by_fd:
+        return ["--bind", path, path]
+    fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    layout.fds.append(fd)
+    if os.readlink(f"/proc/self/fd/{fd}") != path:
+        raise Refused("sandbox", f"{path} was replaced while the command was prepared; nothing was run.")
+    return ["--bind-fd", str(fd), path]
+
+
+def _depth(path: str) -> int:
+    return os.path.normpath(path).count("/")

@@ -1,0 +1,150 @@
+"""What a file tool never writes, creates, moves or removes: files that another program runs or trusts as soon as
+somebody enters, opens or commits in the directory. The names below are the whole list.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pwd
+import unicodedata
+from functools import lru_cache
+
+
+def names(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+# Directories that are protected with all that is in them, wherever they stand. A `.git` that is a file (of a worktree,
+# of a submodule) is protected too: it says where the hooks are.
+DIRECTORIES = {
+    ".git": "git runs its hooks and what its config names",
+    ".hg": "Mercurial runs the hooks of its hgrc",
+    ".jj": "Jujutsu runs what its config names",
+    ".svn": "it belongs to Subversion",
+    ".husky": "git hooks are kept in it",
+    ".githooks": "git hooks are kept in it",
+    ".retinue": "it configures Retinue and its agents",
+    ".claude": "it configures agents and their hooks",
+    ".codex": "it configures agents",
+    ".gemini": "it configures agents",
+    ".opencode": "it configures agents",
+    ".cursor": "it configures agents",
+    ".copilot": "it configures agents",
+    ".vscode": "the editor runs its tasks",
+    ".idea": "the editor runs its configurations",
+    ".zed": "the editor runs its tasks",
+    ".devcontainer": "the editor runs its commands",
+}
+PAIRS = {(".github", "agents"): "it defines agents"}
+FILES = {
+    ".mcp.json": "it names servers that are started",
+    "opencode.json": "it configures agents",
+    "opencode.jsonc": "it configures agents",
+    ".envrc": "direnv runs it",
+    ".gitmodules": "git takes the addresses of submodules from it",
+}
+# At the top of a root, which a shell may be given as its home, and in every home directory.
+PROFILES = names(
+    ".bashrc .bash_profile .bash_login .bash_logout .bash_aliases .profile .zshrc .zshenv .zprofile .zlogin .zlogout "
+    ".cshrc .tcshrc .login .logout .kshrc .mkshrc .inputrc .xprofile .xinitrc .xsession .xsessionrc .pam_environment "
+    ".gitconfig .hgrc .netrc .pypirc .npmrc .vimrc .exrc .emacs .tmux.conf .screenrc .gdbinit .pythonrc"
+)
+# In a home directory even when the root is one of these themselves: a task may not choose them as its place of work.
+HOME_DIRECTORIES = names(".ssh .gnupg .aws .kube .docker .config .pki .password-store .emacs.d .vim bin")
+# Names with a dot that a project keeps at its top; in a root that is a home directory all others are protected.
+PROJECT = names(
+    ".gitignore .gitattributes .gitkeep .dockerignore .editorconfig .github .gitlab-ci.yml .pre-commit-config.yaml "
+    ".python-version .nvmrc .prettierrc .prettierignore .eslintrc .eslintrc.json .coveragerc .flake8 .env.example"
+)
+# File systems that are not files but the kernel itself.
+KERNEL = ("proc", "sys", "dev")
+# Worktrees of runs may be kept here; who works in one is judged as if it stood by itself.
+WORKTREES = ((".retinue", "worktrees"), (".claude", "worktrees"))
+
+
+def protected(path: str, root: str) -> str | None:
+    """Why the file at `path` must be left alone, or None. Both are absolute and resolved: no links, no `..`.
+
+    The whole path counts, not only the part beneath `root`: who works in `.git/hooks` is not to write there either.
+    """
+    if kernels(path):
+        return "what is in /proc, /sys and /dev is the kernel's"
+    parts = [plain(p) for p in path.split("/") if p]
+    top = [plain(p) for p in root.split("/") if p]
+    start = _inside_worktree(parts, top)
+    for i in range(start, len(parts)):
+        part = parts[i]
+        why = DIRECTORIES.get(part) or (PAIRS.get((parts[i - 1], part)) if i else None)
+        if why:
+            return f"{part} is protected: {why}"
+    name = parts[-1] if parts else ""
+    if name in FILES:
+        return f"{name} is protected: {FILES[name]}"
+    if name in PROFILES and len(parts) == len(top) + 1:
+        return f"{name} is protected: shells and programs run or trust it in a home directory"
+    return _at_home(parts, top) or git_directory(path)
+
+
+def kernels(path: str) -> bool:
+    """Whether an absolute, resolved path belongs to the kernel."""
+    return path.split("/", 2)[1] in KERNEL
+
+
+def plain(name: str) -> str:
+    """A name as a file system that folds case, normalises or ignores invisible characters would take it."""
+    folded = unicodedata.normalize("NFKC", name).casefold()
+    if not folded.isascii():
+        folded = unicodedata.normalize("NFC", "".join(c for c in folded if unicodedata.category(c) != "Cf"))
+    folded = folded.split(":", 1)[0] if folded.startswith(".") else folded  # alternate data streams
+    folded = folded.rstrip(" .") or folded
+    return ".git" if folded in ("git~1", "git~2") else folded
+
+
+def git_directory(path: str) -> str | None:
+    """A repository can have any name: what lies in a directory with HEAD, objects and refs is git's, and the last of
+    the three may not be made."""
+    below, name = os.path.split(path)
+    child = plain(name)
+    while below:
+        has = [c for c in ("HEAD", "objects", "refs") if os.path.lexists(f"{below}/{c}")]
+        if len(has) == 3:
+            return f"{below} is a git directory: git runs its hooks and what its config names"
+        if len(has) == 2 and child in {"head", "objects", "refs"} - {plain(c) for c in has}:
+            return f"with {name} the directory {below} would become a git directory, whose config git obeys"
+        if below == "/":
+            break
+        below, name = os.path.split(below)
+        child = plain(name)
+    return None
+
+
+def _inside_worktree(parts: list[str], top: list[str]) -> int:
+    """How many names lead to the worktree that the root is in; 0 when it is in none."""
+    for i in range(len(top) - 2):
+        if (top[i], top[i + 1]) in WORKTREES and parts[: i + 3] == top[: i + 3]:
+            return i + 3
+    return 0
+
+
+def _at_home(parts: list[str], top: list[str]) -> str | None:
+    for home in homes():
+        n = len(home)
+        if parts[:n] != list(home) or len(parts) == n:
+            continue
+        first = parts[n]
+        if first in HOME_DIRECTORIES or (first in PROFILES and len(parts) == n + 1):
+            return f"{first} of a home directory is protected: programs run or trust what is in it"
+        if first.startswith(".") and first not in PROJECT and len(top) <= n:
+            return f"{first} is protected: the root is a home directory, where such names configure programs"
+    return None
+
+
+@lru_cache(maxsize=1)
+def homes() -> tuple[tuple[str, ...], ...]:
+    """The home directories of this machine's people, as components."""
+    found = {os.path.expanduser("~")}
+    with contextlib.suppress(KeyError, OSError):  # no user database: the environment's word has to do
+        found |= {u.pw_dir for u in pwd.getpwall() if u.pw_uid == os.getuid() or u.pw_uid >= 1000}
+    real = {os.path.realpath(h) for h in found if h.startswith("/")} - {"/", "/nonexistent"}
+    return tuple(sorted(tuple(plain(p) for p in h.split("/") if p) for h in real))

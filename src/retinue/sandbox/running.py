@@ -1,0 +1,285 @@
+"""A tree of processes that was started: its output is drained as it comes, it is ended whole, and it is waited for
+until nothing of it is left.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from retinue.sandbox.base import Ended, Limits, Sink, Why
+from retinue.sandbox.limits import Group, rlimits
+
+TAG = "RETINUE_TOOL"
+# The process that we start. It starts the command, and a watcher that blocks on a pipe whose other end only the runtime
+# holds: when that is closed, however the runtime ended, the watcher kills the process group. bwrap's own death signals
+# are not enough: the process inside sets its own late, and an outer one that dies before leaves it running. Up to then
+# it is in this group, from then on it gets the signal.
+SUPERVISE = """exec 3<&0; {limits}; "$@" 3<&- < /dev/null & command=$!
+(read x <&3; kill -9 -$$) > /dev/null 2>&1 & watcher=$!
+exec > /dev/null 2>&1; wait $command; code=$?; kill -9 $watcher; wait $watcher; exit $code"""
+GONE_SECONDS = 5.0
+LOOK_SECONDS = 0.25
+# Less than this is never the reason why a disk is full.
+MUCH_DISK = 64 << 20
+
+
+class Tree(asyncio.SubprocessProtocol):
+    """One start. `status` is the pipe on which bwrap tells the first process inside and the exit code (None: there is
+    no bwrap, and the exit code is the process's own). The command waits inside until `gate` is written to, which is
+    when it is in its group: that is slow, and meanwhile bwrap mounts. `release` undoes what was set up."""
+
+    def __init__(
+        self,
+        sink: Sink,
+        limits: Limits,
+        *,
+        status: int | None = None,
+        gate: int | None = None,
+        group: Group | None = None,
+        disks: Sequence[str] = (),
+        release: Callable[[], tuple[str, ...]] = tuple,
+        sweep: Callable[[], object] | None = None,
+    ) -> None:
+        self._sink, self._limits, self._status, self._group = sink, limits, status, group or Group(())
+        self._disks = {path: _free(path) for path in disks} if limits.free_disk else {}
+        self._release, self._sweep, self._gate = release, sweep, gate
+        self._exited, self._closed = asyncio.Event(), asyncio.Event()
+        self._why: Why = ""
+        self._n_output = 0
+        self._told = b""
+        self._code: int | None = None
+        self._inside: int | None = None  # a pidfd of the first process in the sandbox
+        self._started = time.monotonic()
+        self._finishing: asyncio.Task[Ended] | None = None
+        self._transport: asyncio.SubprocessTransport | None = None
+        self._is_over = False
+        self._lifeline: int | None = None
+
+    async def launch(self, argv: Sequence[str], env: dict[str, str], pass_fds: Sequence[int], cwd: str = "/") -> Tree:
+        loop = asyncio.get_running_loop()
+        alive, self._lifeline = os.pipe()
+        script = SUPERVISE.format(limits=rlimits(self._limits))
+        try:
+            await loop.subprocess_exec(
+                lambda: self,
+                *("/bin/sh", "-c", script, "sh", *argv),
+                stdin=alive,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.STDOUT,
+                env=env,
+                pass_fds=tuple(pass_fds),
+                cwd=cwd,
+                process_group=0,
+            )
+        except BaseException:
+            self._why = "lost"
+            if self._transport is None:
+                self._clean_up()
+            else:
+                self.stop("cancelled")
+                await asyncio.shield(self._finish_once())
+            raise
+        finally:
+            os.close(alive)
+        if self._status is not None:
+            os.set_blocking(self._status, False)
+            loop.add_reader(self._status, self._read_status)
+        return self
+
+    def connection_made(self, transport: Any) -> None:
+        self._transport = transport
+
+    def pipe_data_received(self, fd: int, data: bytes) -> None:
+        self._n_output += len(data)
+        if self._limits.output and self._n_output > self._limits.output:
+            self.stop("output")
+        self._sink(data)
+
+    def process_exited(self) -> None:
+        self._exited.set()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._closed.set()
+
+    def _read_status(self) -> None:
+        """Lines of JSON from bwrap; the writing end is closed in everything that runs inside."""
+        assert self._status is not None
+        try:
+            data = os.read(self._status, 65536)
+        except BlockingIOError:
+            return
+        if not data:
+            asyncio.get_running_loop().remove_reader(self._status)
+        *lines, self._told = (self._told + data).split(b"\n")
+        for line in lines:
+            told = json.loads(line)
+            if "child-pid" in told and self._inside is None:
+                with contextlib.suppress(ProcessLookupError):
+                    self._inside = os.pidfd_open(told["child-pid"])
+                    joining = asyncio.get_running_loop().run_in_executor(None, self._group.join, told["child-pid"])
+                    joining.add_done_callback(self._joined)
+            self._code = told.get("exit-code", self._code)
+
+    def _joined(self, joining: asyncio.Future[None]) -> None:
+        if joining.cancelled() or joining.exception() is not None:
+            self.stop("lost")
+        elif self._gate is not None:
+            with contextlib.suppress(OSError):  # nobody is there to read it any more
+                os.write(self._gate, b"!")
+
+    def stop(self, why: Why = "stopped") -> None:
+        if self._is_over or self._transport is None:
+            return
+        if not self._exited.is_set():
+            self._why = self._why or why
+        if self._inside is not None:
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._inside, signal.SIGKILL)
+        if self._transport.get_returncode() is None:
+            # The group too: before it has a session of its own, the first process inside is in it.
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._transport.get_pid(), signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):
+                self._transport.kill()
+        self._group.kill()
+
+    async def wait(self, seconds: float | None = None) -> Ended:
+        try:
+            async with asyncio.timeout(seconds):
+                while not self._exited.is_set():
+                    with contextlib.suppress(TimeoutError):
+                        await asyncio.wait_for(self._exited.wait(), LOOK_SECONDS if self._disks else None)
+                    if any(_is_filling(path, before, self._limits.free_disk) for path, before in self._disks.items()):
+                        self.stop("disk")
+        except TimeoutError:
+            self.stop("timeout")
+        except asyncio.CancelledError:
+            self.stop("cancelled")
+            await asyncio.shield(self._finish_once())
+            raise
+        return await asyncio.shield(self._finish_once())
+
+    def _finish_once(self) -> asyncio.Task[Ended]:
+        """In a task of its own, so that a second cancellation does not cut it short."""
+        if self._finishing is None:
+            self._finishing = asyncio.get_running_loop().create_task(self._finish())
+        return self._finishing
+
+    async def _finish(self) -> Ended:
+        notes: tuple[str, ...] = ()
+        try:
+            await _within(GONE_SECONDS, self._exited.wait())
+            self._drain_status()
+            if self._inside is not None:
+                with contextlib.suppress(ProcessLookupError):
+                    signal.pidfd_send_signal(self._inside, signal.SIGKILL)
+                # It is readable when the first process is dead, and that waits for all the others inside.
+                await _readable(self._inside, GONE_SECONDS)
+            if self._sweep is not None:
+                await _within(GONE_SECONDS, self._swept())
+            await _within(GONE_SECONDS, self._closed.wait())
+        finally:
+            seconds = time.monotonic() - self._started
+            notes = self._clean_up()
+        return Ended(code=self._exit_code(), why=self._ending(), seconds=seconds, notes=notes)
+
+    async def _swept(self) -> None:
+        """A killed process is seen as a zombie or not at all, but one that was forking has left another."""
+        for _ in range(100):
+            if self._sweep is None or not self._sweep():
+                return
+            await asyncio.sleep(0.02)
+
+    def _drain_status(self) -> None:
+        if self._status is not None:
+            asyncio.get_running_loop().remove_reader(self._status)
+            self._read_status()
+
+    def _exit_code(self) -> int | None:
+        if self._status is not None or self._transport is None:
+            return None if self._why else self._code
+        code = self._transport.get_returncode()
+        return None if self._why or code is None or code < 0 else code
+
+    def _ending(self) -> Why:
+        return self._why or ("lost" if self._exit_code() is None else "")
+
+    def _clean_up(self) -> tuple[str, ...]:
+        if self._is_over:
+            return ()
+        self._is_over = True
+        notes = self._group.notes()
+        self._group.kill()
+        if not self._group.remove():
+            asyncio.get_running_loop().call_later(1.0, self._group.remove)
+        if self._transport is not None:
+            self._transport.close()
+        for fd in (self._status, self._inside, self._gate, self._lifeline):
+            if fd is not None:
+                with contextlib.suppress(RuntimeError):
+                    asyncio.get_running_loop().remove_reader(fd)
+                os.close(fd)
+        self._inside = self._gate = self._lifeline = None
+        return (*notes, *self._release())
+
+
+def tagged(tag: str) -> list[int]:
+    """Processes whose environment carries a tag that starts so, ours excepted."""
+    needle = f"{TAG}={tag}".encode()
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and int(entry.name) != os.getpid():
+            with contextlib.suppress(OSError):
+                words = (entry / "environ").read_bytes().split(b"\0")
+                if any(word.startswith(needle) for word in words) and not _is_dead(entry):
+                    found.append(int(entry.name))
+    return found
+
+
+def sweep(tag: str) -> list[int]:
+    """Kill every process with that tag; what was found. (A process that cleans its environment is not.)"""
+    found = tagged(tag)
+    for pid in found:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGKILL)
+    return found
+
+
+def _is_dead(entry: Path) -> bool:
+    return (entry / "stat").read_bytes().rpartition(b") ")[2][:1] in (b"Z", b"X")
+
+
+def _free(path: str) -> int:
+    try:
+        found = os.statvfs(path)
+    except OSError:
+        return 0
+    return found.f_bavail * found.f_frsize
+
+
+def _is_filling(path: str, before: int, reserve: int) -> bool:
+    now = _free(path)
+    return now < reserve and before - now > MUCH_DISK
+
+
+async def _within(seconds: float, awaitable: Any) -> None:
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(awaitable, seconds)
+
+
+async def _readable(fd: int, seconds: float) -> None:
+    loop = asyncio.get_running_loop()
+    ready = asyncio.Event()
+    loop.add_reader(fd, ready.set)
+    try:
+        await _within(seconds, ready.wait())
+    finally:
+        loop.remove_reader(fd)

@@ -1,0 +1,134 @@
+"""A small system call filter: what namespaces do not cover is refused. Keyrings of the kernel are inherited, sockets to
+the hypervisor (AF_VSOCK) belong to no network namespace, and a terminal can be typed into by ioctl.
+"""
+
+from __future__ import annotations
+
+import errno
+import platform
+import struct
+
+# BPF: ld [k]; jeq k; jge k; and k; ret k
+LOAD, EQUAL, AT_LEAST, AND, RETURN = 0x20, 0x15, 0x35, 0x54, 0x06
+ALLOW, KILL, REFUSE = 0x7FFF0000, 0x80000000, 0x00050000
+NUMBER, ARCH, FIRST, SECOND = 0, 4, 16, 24  # offsets in struct seccomp_data; the low half of an argument comes first
+
+# Unix, IPv4, IPv6 and netlink (which tells a program its own network namespace).
+FAMILIES = (1, 2, 10, 16)
+TIOCSTI, TIOCLINUX = 0x5412, 0x541C
+
+# audit architecture, then numbers: ioctl, socket, and those that are refused whatever their arguments.
+X86_64 = (
+    0xC000003E,
+    16,
+    41,
+    {
+        "add_key": 248,
+        "request_key": 249,
+        "keyctl": 250,
+        "bpf": 321,
+        "perf_event_open": 298,
+        "userfaultfd": 323,
+        "io_uring_setup": 425,
+        "io_uring_enter": 426,
+        "io_uring_register": 427,
+        "kexec_load": 246,
+        "kexec_file_load": 320,
+        "init_module": 175,
+        "finit_module": 313,
+        "delete_module": 176,
+        "open_by_handle_at": 304,
+        "name_to_handle_at": 303,
+        "mount": 165,
+        "umount2": 166,
+        "pivot_root": 155,
+        "move_mount": 429,
+        "open_tree": 428,
+        "fsopen": 430,
+        "fsmount": 432,
+        "mount_setattr": 442,
+        "chroot": 161,
+        "setns": 308,
+        "unshare": 272,
+        "swapon": 167,
+        "swapoff": 168,
+        "reboot": 169,
+        "acct": 163,
+        "quotactl": 179,
+        "settimeofday": 164,
+        "clock_settime": 227,
+        "lookup_dcookie": 212,
+        "nfsservctl": 180,
+        "iopl": 172,
+        "ioperm": 173,
+    },
+)
+ARM64 = (
+    0xC00000B7,
+    29,
+    198,
+    {
+        "add_key": 217,
+        "request_key": 218,
+        "keyctl": 219,
+        "bpf": 280,
+        "perf_event_open": 241,
+        "userfaultfd": 282,
+        "io_uring_setup": 425,
+        "io_uring_enter": 426,
+        "io_uring_register": 427,
+        "kexec_load": 104,
+        "kexec_file_load": 294,
+        "init_module": 105,
+        "finit_module": 273,
+        "delete_module": 106,
+        "open_by_handle_at": 265,
+        "name_to_handle_at": 264,
+        "mount": 40,
+        "umount2": 39,
+        "pivot_root": 41,
+        "move_mount": 429,
+        "open_tree": 428,
+        "fsopen": 430,
+        "fsmount": 432,
+        "mount_setattr": 442,
+        "chroot": 51,
+        "setns": 268,
+        "unshare": 97,
+        "swapon": 224,
+        "swapoff": 225,
+        "reboot": 142,
+        "acct": 89,
+        "quotactl": 60,
+        "settimeofday": 170,
+        "clock_settime": 112,
+        "lookup_dcookie": 18,
+    },
+)
+TABLES = {"x86_64": X86_64, "aarch64": ARM64}
+
+
+def program(machine: str | None = None) -> bytes:
+    """The filter for this machine, as the kernel reads it; empty where we have no table."""
+    table = TABLES.get(machine or platform.machine())
+    if table is None:
+        return b""
+    arch, ioctl, socket, refused = table
+    no = REFUSE | errno.EPERM
+    # Programs of another architecture (32-bit ones) would need tables of their own: they are killed.
+    code = [_op(LOAD, ARCH), _op(EQUAL, arch, 1, 0), _op(RETURN, KILL), _op(LOAD, NUMBER)]
+    if arch == X86_64[0]:
+        code += [_op(AT_LEAST, 0x40000000, 0, 1), _op(RETURN, REFUSE | errno.ENOSYS)]
+    for number in sorted(set(refused.values())):
+        code += [_op(EQUAL, number, 0, 1), _op(RETURN, no)]
+    # The kernel reads an ioctl's request and a socket's family as 32 bits; so do we.
+    code += [_op(EQUAL, ioctl, 0, 5), _op(LOAD, SECOND)]
+    code += [_op(EQUAL, TIOCSTI, 1, 0), _op(EQUAL, TIOCLINUX, 0, 1), _op(RETURN, no), _op(RETURN, ALLOW)]
+    code += [_op(EQUAL, socket, 0, 2 + len(FAMILIES)), _op(LOAD, FIRST)]
+    code += [_op(EQUAL, family, len(FAMILIES) - at, 0) for at, family in enumerate(FAMILIES)]
+    code += [_op(RETURN, REFUSE | errno.EAFNOSUPPORT), _op(RETURN, ALLOW)]
+    return b"".join(code)
+
+
+def _op(code: int, k: int, yes: int = 0, no: int = 0) -> bytes:
+    return struct.pack("=HBBI", code, yes, no, k)

@@ -1,0 +1,273 @@
+"""`edit` and `write`: changing files. Both are `reconcile`: after a restart they look at the file first, and tell from
+its content whether the change was made.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any, Literal, TypeVar
+
+from retinue.core.text import clean
+from retinue.errors import NotFound
+from retinue.sandbox.drafts import sweep
+from retinue.sandbox.paths import Spot
+from retinue.tools.base import Answer, Caller, Returned
+from retinue.tools.builtin.base import Arguments
+from retinue.tools.builtin.changes import Step, apply_patch, perform, spots, unknown
+from retinue.tools.builtin.filework import FileTool, Work, failed, printable
+from retinue.tools.builtin.patch import BadPatch, parse
+from retinue.tools.builtin.similar import nearest
+from retinue.tools.builtin.texts import Text, displayable, is_binary, sha256, short_diff
+
+SHOWN_LINES = 20
+SHA = re.compile(r"[0-9a-f]{12,64}")
+
+A = TypeVar("A", bound=Arguments)
+
+
+class Changing(FileTool[A]):
+    """A tool that writes. `lease` says why the caller may not write now (somebody else does), or ""."""
+
+    restart = "reconcile"
+    risk = "write"
+
+    def __init__(self, lease: Callable[[Caller], str] | None = None) -> None:
+        super().__init__()
+        self._lease = lease
+
+    async def call(self, caller: Caller, args: A) -> Returned:
+        busy = self._lease(caller) if self._lease is not None else ""
+        return failed(busy) if busy else await super().call(caller, args)
+
+
+class EditArgs(Arguments, frozen=True, kw_only=True):
+    path: str = ""
+    old: str = ""
+    new: str = ""
+    all: bool = False
+    expected_sha256: str = ""
+    patch: str = ""
+
+
+class Edit(Changing[EditArgs]):
+    """Exact replacement in one file, or a patch over several."""
+
+    name = "edit"
+    description = (
+        "Change a file: replace `old`, which must be in it exactly once (with `all`: at least once), by `new`. Copy "
+        "`old` exactly, without line numbers. Or give only `patch`, a unified diff or a *** Begin Patch envelope, "
+        "which may add, change, move and delete several files: all or nothing. `expected_sha256` refuses a file that "
+        "has changed since it was read."
+    )
+    Args = EditArgs
+
+    def subjects(self, args: dict[str, Any]) -> tuple[str, ...]:
+        """Every path that a call would change, as it was written."""
+        patch, path = args.get("patch"), args.get("path")
+        if isinstance(patch, str) and patch:
+            try:
+                changes = parse(clean(patch))
+            except BadPatch:
+                return ()
+            return tuple(p for c in changes for p in (c.path, c.to) if p)
+        return (path,) if isinstance(path, str) and path else ()
+
+    def summary(self, args: dict[str, Any]) -> str:
+        return printable(f"edit {', '.join(self.subjects(args)) or '?'}"[:200])
+
+    def work(self, work: Work, args: EditArgs) -> Answer:
+        wrong = _confused(args)
+        if wrong:
+            return failed(f"Invalid parameters: {wrong}")
+        if not args.patch:
+            return _replace(work, args)
+        try:
+            return Answer(text=displayable(apply_patch(work, parse(clean(args.patch)))))
+        except BadPatch as error:
+            return failed(displayable(f"The patch was not applied, and no file was changed: {error}"))
+
+
+def _confused(args: EditArgs) -> str:
+    if args.patch:
+        others = [n for n in ("path", "old", "new", "all", "expected_sha256") if getattr(args, n)]
+        return f"give `patch` alone, without {', '.join(others)}" if others else ""
+    if not args.path:
+        return "`path` is missing; give path, old and new, or a patch"
+    if not args.old:
+        return "`old` is empty; give the text to replace, or use write for a whole file"
+    if args.old == args.new:
+        return "`old` and `new` are the same, so there is nothing to change"
+    return _bad_sha(args.expected_sha256)
+
+
+def _bad_sha(text: str) -> str:
+    if text and not SHA.fullmatch(text.lower()):
+        return "`expected_sha256` must be the hexadecimal digits that read has shown (at least 12 of them)"
+    return ""
+
+
+def _replace(work: Work, args: EditArgs) -> Answer:
+    work.reach.find(args.path, "read")  # what is shown on a failure, and the diff, are parts of the file
+    with spots(work, [(args.path, False)]) as (place,):
+        if place.found is None:
+            raise NotFound(f"{args.path}: there is no such file; use write to make it")
+        before = place.read()
+        if is_binary(before):
+            return failed(printable(f"{args.path}: it is a binary file; nothing was changed"))
+        source = Text.of(before)
+        if not source.is_exact:
+            return failed(printable(f"{args.path}: it is not valid {source.encoding}; nothing was changed"))
+        old, new = _with_line_ends(source, clean(args.old), clean(args.new))
+        is_expected = not args.expected_sha256 or sha256(before).startswith(args.expected_sha256.lower())
+        if work.again:
+            sweep(place, work.key)
+            state = standing(source.text, old, new) if not args.expected_sha256 or not is_expected else "before"
+            if state == "after":
+                return _already(args.path, before)
+            if state == "unknown" or not is_expected:
+                return failed(printable(unknown([args.path])))
+        if not is_expected:
+            return _changed(args.path, before)
+        n = source.text.count(old)
+        if n == 0:
+            told = f"{printable(args.path)}: `old` was not found; nothing was changed. {nearest(source.text, old)}"
+            return failed(displayable(told))
+        if n > 1 and not args.all:
+            return failed(printable(f"{args.path}: {_where(source.text, old, n)}"))
+        text = source.text.replace(old, new)
+        after = source.encode(text)
+        perform(work, [Step(place, before, after)])
+        times = "" if n == 1 else f" {n} times"
+        return _written(f"Edited {args.path}{times}", after, source.text, text)
+
+
+def standing(text: str, old: str, new: str) -> Literal["before", "after", "unknown"]:
+    """Whether `old` has been replaced in the text, as far as it shows."""
+    if new and old in new:
+        if new not in text:
+            return "before" if old in text else "unknown"
+        return "unknown" if old in text.replace(new, "\0") else "after"
+    if old in text:
+        return "before"
+    return "after" if new in text else "unknown"
+
+
+def _with_line_ends(source: Text, old: str, new: str) -> tuple[str, str]:
+    """Models write LF. In a file whose lines all end with CR LF, theirs do too."""
+    if not source.is_crlf:
+        return old, new
+    return tuple(t.replace("\r\n", "\n").replace("\n", "\r\n") for t in (old, new))  # type: ignore[return-value]
+
+
+def _where(text: str, old: str, n: int) -> str:
+    lines: list[str] = []
+    at = line = 0
+    for _ in range(min(n, SHOWN_LINES)):
+        found = text.index(old, at)
+        line += text.count("\n", at, found) if lines else text.count("\n", 0, found) + 1
+        lines.append(str(line))
+        line += text.count("\n", found, found + len(old))
+        at = found + len(old)
+    more = "" if n <= SHOWN_LINES else " and others"
+    return (
+        f"`old` is in it {n} times, at lines {', '.join(lines)}{more}; nothing was changed. Add lines around it that "
+        "make it unique, or give all=true"
+    )
+
+
+class WriteArgs(Arguments, frozen=True, kw_only=True):
+    path: str
+    content: str
+    expected_sha256: str = ""
+
+
+class Write(Changing[WriteArgs]):
+    """A whole file, new or in place of one that the model knows."""
+
+    name = "write"
+    description = (
+        "Write a whole file; missing directories are made. To replace a file that exists and is not empty, give as "
+        "`expected_sha256` the sha256 that read has shown: so nothing is overwritten that you have not seen. For small "
+        "changes use edit."
+    )
+    Args = WriteArgs
+
+    def subjects(self, args: dict[str, Any]) -> tuple[str, ...]:
+        path = args.get("path")
+        return (path,) if isinstance(path, str) and path else ()
+
+    def summary(self, args: dict[str, Any]) -> str:
+        content = args.get("content")
+        size = f" ({len(content)} characters)" if isinstance(content, str) else ""
+        return printable(f"write {args.get('path')}"[:180] + size)
+
+    def work(self, work: Work, args: WriteArgs) -> Answer:
+        wrong = _bad_sha(args.expected_sha256)
+        if wrong:
+            return failed(f"Invalid parameters: {wrong}")
+        after = clean(args.content).encode()
+        with spots(work, [(args.path, True)]) as (place,):
+            before = None if place.found is None else place.read()
+            refused = _refused(work, args, place, before, after)
+            if refused is not None:
+                if refused.error:
+                    place.undo()
+                return refused
+            perform(work, [Step(place, before, after)])
+        if before is None:
+            return _written(f"Created {args.path}", after, "", "")
+        if not work.reach.may_read(args.path):
+            return _written(f"Wrote {args.path}", after, "", "")
+        return _written(f"Wrote {args.path}", after, Text.of(before).text, Text.of(after).text)
+
+
+def _refused(work: Work, args: WriteArgs, place: Spot, before: bytes | None, after: bytes) -> Answer | None:
+    """The answer when nothing is to be written: it is there already, or it would overwrite what is not known."""
+    expected = args.expected_sha256.lower()
+    if work.again:
+        sweep(place, work.key)
+    if before == after:
+        return _already(args.path, after) if work.again else _written(f"{args.path} has this content", after, "", "")
+    if before is None:
+        return (
+            failed(printable(f"{args.path}: there is no such file (any more); leave expected_sha256 out to make it"))
+            if expected
+            else None
+        )
+    if expected:
+        if sha256(before).startswith(expected):
+            return None
+        return failed(printable(unknown([args.path]))) if work.again else _changed(args.path, before)
+    if not before:
+        return None
+    if work.again:
+        return failed(printable(unknown([args.path])))
+    known = f" (its sha256 is {sha256(before)})" if work.reach.may_read(args.path) else ""
+    return failed(
+        printable(
+            f"{args.path}: it exists and has {len(before)} bytes; nothing was written. Read it and give its sha256 as "
+            f"expected_sha256 to replace it{known}, or use edit"
+        )
+    )
+
+
+def _already(path: str, data: bytes) -> Answer:
+    told = f"The change of {path} had already been made when a restart interrupted the call; nothing was done now"
+    return Answer(text=printable(f"{told}. sha256 {sha256(data)}"))
+
+
+def _changed(path: str, data: bytes) -> Answer:
+    return failed(
+        printable(
+            f"{path}: it has changed since you read it (its sha256 is now {sha256(data)}); nothing was written. "
+            "Read it again"
+        )
+    )
+
+
+def _written(what: str, data: bytes, old: str, new: str) -> Answer:
+    n = data.count(b"\n") + bool(data and not data.endswith(b"\n"))
+    diff = short_diff(old, new)
+    head = printable(f"{what}: {n} lines, {len(data)} bytes, sha256 {sha256(data)}")
+    return Answer(text=f"{head}\n{diff}" if diff else head)

@@ -1,0 +1,194 @@
+"""`git`: looking at the history without changing anything. Sub-commands and options are taken from a list; what the
+repository's own settings could run is switched off, and the rest is contained: it runs in the sandbox, where the
+workspace is read-only.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from dataclasses import replace
+from functools import cache
+from typing import Annotated, Any
+
+from msgspec import Meta
+
+from retinue.core.text import clean
+from retinue.core.values import Restart
+from retinue.errors import Refused, SandboxMissing
+from retinue.tools.base import Answer, Caller, Returned, Risk
+from retinue.tools.builtin.base import Arguments, Builtin
+from retinue.tools.builtin.processes import Processes, directory
+from retinue.tools.builtin.spool import plain, trim, whole
+
+SECONDS = 60.0
+HEAD, TAIL = 192 << 10, 64 << 10
+PLACES = "/usr/bin:/bin:/usr/local/bin:/run/current-system/sw/bin"
+
+# `--name=` takes a value, behind the sign or as the next word; `-x#` may have a number behind it, `-x*` anything.
+RANGE = """
+    --all --branches --tags --remotes --not --first-parent --no-merges --merges --reverse --since= --until=
+    --after= --before= --author= --committer= --grep= -i --regexp-ignore-case --invert-grep --max-count= -n# -#
+    --skip= --follow --date-order --topo-order --author-date-order --ancestry-path --cherry-pick --left-right
+    --boundary --simplify-by-decoration
+"""
+DIFF = """
+    -p --patch -s --no-patch --raw --stat --stat= --numstat --shortstat --summary --name-only --name-status -U#
+    --unified= --patience --minimal --histogram --diff-algorithm= -w -b --ignore-all-space --ignore-space-change
+    --ignore-blank-lines -M# -C# --find-renames= --find-copies --no-renames --diff-filter= -S* -G* --pickaxe-all
+    --pickaxe-regex -R --word-diff= --function-context -W --full-index --abbrev= --no-color --relative -a --text
+    --check --dirstat --compact-summary -m -c --cc -z --exit-code --no-prefix
+"""
+SHOW = """
+    --oneline --pretty= --format= --graph --decorate= --no-decorate --abbrev-commit --date= --no-notes
+    --relative-date --parents --children -L*
+"""
+OPTIONS = {
+    "log": RANGE + DIFF + SHOW,
+    "show": DIFF + SHOW,
+    "diff": DIFF + "--cached --staged --merge-base",
+    "status": """-s --short -b --branch --porcelain= --long -u* --untracked-files= --ignored= -z --no-renames
+        --ahead-behind --no-ahead-behind -v""",
+    "blame": """-L* -l -s -e -w -M# -C# -t --show-email --show-name --show-number -n -f --porcelain --line-porcelain
+        --since= --date= --root --abbrev= --first-parent""",
+    "shortlog": "-s -n -e -c --summary --numbered --email --group=" + RANGE,
+    "ls-files": """-c -d -m -o -s -t -u -z -i --cached --deleted --modified --others --stage --unmerged --ignored
+        --exclude-standard --full-name --error-unmatch --eol --deduplicate""",
+    "rev-parse": """--verify --short= --abbrev-ref --symbolic --symbolic-full-name --show-toplevel --show-prefix
+        --show-cdup --git-dir --is-inside-work-tree --is-bare-repository --branches --tags --remotes --all -q""",
+    "branch": """-l --list -a --all -r --remotes -v -vv --verbose --show-current --contains= --no-contains= --merged=
+        --no-merged= --sort= --format= --no-color --points-at= -i --ignore-case""",
+    "tag": """-l --list -n# --contains= --no-contains= --merged= --no-merged= --sort= --format= --points-at= -i
+        --ignore-case""",
+}
+# Whatever the repository says: nothing else is started, nothing is fetched, nothing is asked.
+SETTINGS = """
+    core.fsmonitor=false core.hooksPath=/dev/null core.pager=cat core.sshCommand=false core.editor=false
+    core.askPass=false core.attributesFile=/dev/null diff.external= diff.ignoreSubmodules=all
+    submodule.recurse=false credential.helper= status.submoduleSummary=false log.showSignature=false
+    gpg.program=false gpg.ssh.program=false gpg.x509.program=false protocol.allow=never color.ui=false
+    core.quotePath=false safe.directory=*
+"""
+ENVIRONMENT = {
+    "GIT_CONFIG_NOSYSTEM": "1",
+    "GIT_CONFIG_GLOBAL": "/dev/null",
+    "GIT_OPTIONAL_LOCKS": "0",
+    "GIT_TERMINAL_PROMPT": "0",
+    "GIT_NO_LAZY_FETCH": "1",
+    "GIT_PAGER": "cat",
+}
+ALWAYS = {
+    "log": ("--no-ext-diff", "--no-textconv", "--no-show-signature"),
+    "show": ("--no-ext-diff", "--no-textconv", "--no-show-signature"),
+    "diff": ("--no-ext-diff", "--no-textconv"),
+    "blame": ("--no-textconv",),
+    "branch": ("--list",),
+    "tag": ("--list",),
+}
+
+
+class GitArguments(Arguments, frozen=True, kw_only=True):
+    args: Annotated[list[str], Meta(min_length=1, max_length=200, description='e.g. ["log", "--oneline", "-n20"]')]
+
+
+class GitTool(Builtin[GitArguments]):
+    """Pure: it can be repeated after a restart."""
+
+    name = "git"
+    description = (
+        "Look at the git repository of the workspace; nothing is changed. `args` are the words after `git`, the first "
+        f"of them one of: {', '.join(OPTIONS)} (branch and tag only list)."
+    )
+    Args = GitArguments
+    restart: Restart = "pure"
+    risk: Risk = "read"
+
+    def __init__(self, processes: Processes) -> None:
+        super().__init__()
+        self._processes = processes
+
+    async def call(self, caller: Caller, args: GitArguments) -> Returned:
+        kept = Kept()
+        try:
+            command = self._processes.command(caller, argv(args.args), directory(caller.root), may_write=False)
+            command = replace(command, env={**command.env, **ENVIRONMENT}, network=False)
+            running = await self._processes.sandbox().start(command, kept.write)
+            ended = await running.wait(SECONDS)
+        except (Refused, SandboxMissing) as error:
+            return Answer(text=str(error), error=True)
+        if ended.why:
+            reason = "it took too long" if ended.why == "timeout" else f"it was cut off ({ended.why})"
+            return Answer(text=f"git did not finish: {reason}.\n{kept.shown()}", error=True)
+        if ended.code:
+            return Answer(text=f"git ended with exit code {ended.code}.\n{kept.shown()}", error=True)
+        return Answer(text=kept.shown() or "(no output)")
+
+    def summary(self, args: dict[str, Any]) -> str:
+        words = args.get("args")
+        line = " ".join(map(str, words)) if isinstance(words, list) else ""
+        return f"git {line if len(line) <= 100 else line[:99] + '…'}"
+
+
+class Kept:
+    """The first and the last part of an output."""
+
+    def __init__(self) -> None:
+        self._head, self._tail, self._n = bytearray(), bytearray(), 0
+
+    def write(self, data: bytes) -> None:
+        self._n += len(data)
+        room = HEAD - len(self._head)
+        self._head += data[:room] if room > 0 else b""
+        self._tail += data[max(0, room) :][-TAIL:]
+        if len(self._tail) > 2 * TAIL:
+            del self._tail[:-TAIL]
+
+    def shown(self) -> str:
+        tail = bytes(self._tail[-TAIL:])
+        n_cut = self._n - len(self._head) - len(tail)
+        if n_cut <= 0:
+            return plain(bytes(self._head) + tail)
+        note = f"[cut: {n_cut} of {self._n} bytes are not shown; ask for less, with -n, --stat or paths]"
+        return f"{plain(whole(bytes(self._head)))}\n{note}\n{plain(trim(tail))}"
+
+
+def argv(words: list[str]) -> tuple[str, ...]:
+    """The whole command line, or `Refused` naming the word that is not on the list."""
+    name, *rest = (clean(word) for word in words)
+    if name not in OPTIONS:
+        raise Refused("git", f"Invalid parameters: git {name!r} is not offered. There is: {', '.join(OPTIONS)}.")
+    pattern = _pattern(name)
+    for word in rest:
+        if "\0" in word:
+            raise Refused("git", "Invalid parameters: a word contains a NUL character.")
+        if word == "--":
+            break
+        if word.startswith("-") and not pattern.fullmatch(word):
+            raise Refused("git", f"Invalid parameters: option {word!r} of git {name} is not offered. {_offer(name)}")
+    program = shutil.which("git", path=PLACES)
+    if program is None:
+        raise Refused("git", "git is not installed; nothing was run.")
+    settings = (word for setting in SETTINGS.split() for word in ("-c", setting))
+    always = () if "--show-current" in rest else ALWAYS.get(name, ())
+    return (program, "--no-pager", *settings, name, *always, *rest)
+
+
+@cache
+def _pattern(name: str) -> re.Pattern[str]:
+    forms = []
+    for option in OPTIONS[name].split():
+        if option == "-#":
+            forms.append(r"-\d+")
+        elif option[-1] == "#":
+            forms.append(re.escape(option[:-1]) + r"\d*%?")
+        elif option[-1] == "*":
+            forms.append(re.escape(option[:-1]) + ".*")
+        elif option[-1] == "=":
+            forms.append(re.escape(option[:-1]) + "(?:=.*)?")
+        else:
+            forms.append(re.escape(option))
+    return re.compile("|".join(forms), re.DOTALL)
+
+
+def _offer(name: str) -> str:
+    return f"Offered are: {' '.join(OPTIONS[name].split())}"

@@ -1,0 +1,241 @@
+"""`search`: lines that match a regular expression, in the files of a tree."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import stat
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta
+
+from retinue.core.text import clean
+from retinue.sandbox.paths import Root, real_path, strip
+from retinue.sandbox.protected import KERNEL
+from retinue.tools.base import Answer
+from retinue.tools.builtin.base import Arguments
+from retinue.tools.builtin.engines import Found, Line, Query, by_ripgrep, by_scanner, confirmed, ripgrep
+from retinue.tools.builtin.files import Positive
+from retinue.tools.builtin.filework import FileTool, Work, beneath, failed, page, prefix_of, printable
+from retinue.tools.builtin.gitignore import Judge, chain
+from retinue.tools.builtin.globs import BadGlob, Globs
+from retinue.tools.builtin.texts import displayable
+from retinue.tools.builtin.walk import Patience, walk
+
+MAX_TEXT = 400
+MAX_PATTERN = 10_000
+MAX_CONTEXT = 50
+ENOUGH = {"lines": 5_000, "files": 50_000, "count": 200_000}  # of matches, before they are sorted and cut
+SNIFF = 1 << 16
+NARROW = "make the pattern, path or glob narrower, or raise limit"
+
+
+class SearchArgs(Arguments, frozen=True, kw_only=True):
+    pattern: str
+    path: str = "."
+    glob: str = ""
+    ignore_case: bool = False
+    context: Annotated[int, Meta(ge=0, le=MAX_CONTEXT)] = 0
+    mode: Literal["lines", "files", "count"] = "lines"
+    limit: Positive = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What is searched: a directory, or one file (`file_fd`). `base` is its true path beneath the root."""
+
+    root: Root
+    base: str
+    prefix: str
+    dir_fd: int | None = None
+    file_fd: int | None = None
+
+
+class Search(FileTool[SearchArgs]):
+    """With ripgrep where it can be trusted, otherwise with a scanner of our own; the answers are the same."""
+
+    name = "search"
+    description = (
+        "Search file contents for a regular expression, line by line. `glob` limits it to some files (*.py, "
+        "src/**/*.ts). `mode`: lines answers path:line:text (with `context` lines around as path-line-text), files "
+        "only paths, count the matching lines of each file. Binary files and what .gitignore leaves out are skipped."
+    )
+    Args = SearchArgs
+    restart = "pure"
+    risk = "read"
+
+    def summary(self, args: dict[str, Any]) -> str:
+        where, glob = args.get("path", "."), args.get("glob", "")
+        inside = f" in {where}" if where != "." else ""
+        return printable(f'search "{args.get("pattern")}"{inside}{f" ({glob})" if glob else ""}'[:200])
+
+    async def perform(self, work: Work, args: SearchArgs) -> Answer:
+        wrong = _bad(args)
+        if wrong:
+            return failed(wrong)
+        globs = Globs(clean(args.glob)) if args.glob else None
+        with ExitStack() as held:
+            root, rest = held.enter_context(work.reach.reading(args.path))
+            place = _place(root, rest, prefix_of(work.reach, root), held)
+            if place.file_fd is not None and b"\0" in os.pread(place.file_fd, SNIFF, 0):
+                return Answer(text=printable(f"[{args.path} is a binary file, which is not searched]"))
+            found = await _search(work, args, place, globs)
+            if found.broken:
+                return failed(f"The search failed: {displayable(found.broken)}")
+            if found.wrong:
+                return failed(f"The pattern is not a valid regular expression:\n{displayable(found.wrong)}")
+            return await asyncio.to_thread(_answer, args, place, globs, found)
+
+
+def _bad(args: SearchArgs) -> str:
+    if not args.pattern:
+        return "Invalid parameters: `pattern` is empty; find and list show files without searching them"
+    if "\0" in args.pattern or len(args.pattern) > MAX_PATTERN:
+        return f"Invalid parameters: `pattern` has a NUL character or more than {MAX_PATTERN} characters"
+    if "\n" in args.pattern or "\r" in args.pattern:
+        return "Invalid parameters: `pattern` has a line end, but lines are searched one by one; look for one of them"
+    try:
+        if args.glob:
+            Globs(clean(args.glob))
+    except BadGlob as error:
+        return f"Invalid parameters: `glob`: {error}"
+    return ""
+
+
+def _place(root: Root, rest: str, prefix: str, held: ExitStack) -> Place:
+    probe = root.open(rest, os.O_PATH)
+    held.callback(os.close, probe)
+    if stat.S_ISDIR(os.fstat(probe).st_mode):
+        fd = root.open_dir(rest)
+        held.callback(os.close, fd)
+        return Place(root, beneath(root, fd), prefix, dir_fd=fd)
+    fd, _ = root.open_file(rest)
+    held.callback(os.close, fd)
+    return Place(root, strip(real_path(fd), root.real) or rest, prefix, file_fd=fd)
+
+
+async def _search(work: Work, args: SearchArgs, place: Place, globs: Globs | None) -> Found:
+    query = Query(
+        pattern=clean(args.pattern),
+        ignore_case=args.ignore_case,
+        context=args.context if args.mode == "lines" else 0,
+        first=args.mode == "files",
+        glob=args.glob,
+        skip=_skipped(place),
+    )
+    enough = max(ENOUGH[args.mode], 4 * args.limit)
+    program = ripgrep((work.reach.root, *work.reach.read, *work.reach.write))
+    if program:
+        found = await by_ripgrep(program, query, place.dir_fd, place.file_fd, enough)
+        inner = f"{place.base}/" if place.base else ""
+        for line in found.lines:
+            line.path = place.base if place.dir_fd is None else inner + line.path
+        # What ripgrep does not take (a look ahead, a back reference) may still be a pattern for Python.
+        if not found.broken and not (found.wrong and _is_python(query.pattern)):
+            return found
+    patience = Patience(stop=work.stop)
+    paths = await asyncio.to_thread(_paths, place, globs, patience)
+    found = await by_scanner(query, place.root.fd, paths, enough)
+    found.why = found.why or patience.why
+    return found
+
+
+def _skipped(place: Place) -> tuple[str, ...]:
+    return KERNEL if place.dir_fd is not None and real_path(place.dir_fd) == "/" else ()
+
+
+def _is_python(pattern: str) -> bool:
+    try:
+        re.compile(pattern)
+    except (re.error, RecursionError, OverflowError):
+        return False
+    return True
+
+
+def _paths(place: Place, globs: Globs | None, patience: Patience) -> list[str]:
+    if place.dir_fd is None:
+        return [place.base]
+    rules = chain(place.root.fd, place.base)
+    inner = len(place.base) + 1 if place.base else 0
+    entries = walk(place.dir_fd, place.base, rules, patience, skip=_skipped(place))
+    return sorted(
+        e.path for e in entries if e.kind == "file" and (globs is None or globs.match(e.path, e.path[inner:]))
+    )
+
+
+def _answer(args: SearchArgs, place: Place, globs: Globs | None, found: Found) -> Answer:
+    lines = _filtered(place, globs, found.lines)
+    lines.sort(key=lambda line: (line.path, line.number))
+    n_hits = sum(line.start >= 0 for line in lines)
+    match args.mode:
+        case "lines":
+            kept = confirmed(_first(lines, args.limit), place.root.fd)
+            shown = _lines(kept, place.prefix, args.context)
+            text = page(shown, len(shown), NARROW)
+            if n_hits > args.limit:
+                text += f"\n[the first {args.limit} of {n_hits} matches; {NARROW}]"
+        case "files":
+            paths = [printable(place.prefix + line.path) for line in confirmed(lines[: args.limit], place.root.fd)]
+            text = page(paths + [""] * max(0, n_hits - args.limit), args.limit, NARROW)
+        case _:
+            counts: dict[str, int] = {}
+            for line in confirmed(lines, place.root.fd):
+                counts[line.path] = counts.get(line.path, 0) + 1
+            rows = [f"{printable(place.prefix + path)}:{n}" for path, n in counts.items()]
+            text = page(rows, args.limit, NARROW)
+            if len(rows) > 1:
+                text += f"\n[{sum(counts.values())} lines in {len(rows)} files]"
+    if found.why:
+        text += f"\n[incomplete: {found.why}; {NARROW}]"
+    return Answer(text=text.removeprefix("\n") or "[nothing matches]")
+
+
+def _filtered(place: Place, globs: Globs | None, lines: list[Line]) -> list[Line]:
+    if place.dir_fd is None:
+        return lines
+    judge = Judge(place.root.fd, place.base) if place.base else None
+    if judge is not None and not judge.has_rules:
+        judge = None
+    if globs is None and judge is None:
+        return lines
+    inner = len(place.base) + 1 if place.base else 0
+    passed: dict[str, bool] = {}
+    for path in {line.path for line in lines}:
+        fits = globs is None or globs.match(path, path[inner:])
+        passed[path] = fits and not (judge is not None and judge.ignores(path))
+    return [line for line in lines if passed[line.path]]
+
+
+def _first(lines: list[Line], limit: int) -> list[Line]:
+    """Up to so many matches, with the lines around them."""
+    n = 0
+    for i, line in enumerate(lines):
+        n += line.start >= 0
+        if n > limit:
+            return lines[:i]
+    return lines
+
+
+def _lines(lines: list[Line], prefix: str, context: int) -> list[str]:
+    out: list[str] = []
+    before: Line | None = None
+    for line in lines:
+        if context and before is not None and (before.path != line.path or before.number + 1 != line.number):
+            out.append("--")
+        mark = ":" if line.start >= 0 else "-"
+        out.append(f"{printable(prefix + line.path)}{mark}{line.number}{mark}{_shown(line)}")
+        before = line
+    return out
+
+
+def _shown(line: Line) -> str:
+    """The text of a line; of a long one, the part around the match."""
+    raw = line.raw.removesuffix(b"\n").removesuffix(b"\r")
+    if len(raw) <= MAX_TEXT:
+        return displayable(raw.decode("utf-8", "replace"))
+    start = max(0, min(line.start - MAX_TEXT // 4, len(raw) - MAX_TEXT))
+    part = raw[start : start + MAX_TEXT].decode("utf-8", "replace")
+    return displayable(f"{'...' if start else ''}{part}... [part of {len(raw)} bytes]")

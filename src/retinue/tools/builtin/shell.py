@@ -1,0 +1,238 @@
+"""`shell`, `shell_output` and `shell_stop`: commands in the sandbox, in the foreground or behind the conversation."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+import os
+from collections.abc import Awaitable, Callable
+from typing import Annotated, Any
+
+from msgspec import Meta
+
+from retinue.core.recovery import UNKNOWN
+from retinue.core.text import clean
+from retinue.core.values import Restart
+from retinue.errors import Refused, SandboxMissing
+from retinue.tools.base import Answer, Caller, Returned, Risk
+from retinue.tools.builtin.base import Arguments, Builtin
+from retinue.tools.builtin.processes import Live, Processes, directory
+from retinue.tools.builtin.spool import End, Spool, plain, trim, whole
+
+MAX_COMMAND = 100_000
+PAGE = 64 << 10
+BASH = "/bin/bash"
+
+MayWrite = Callable[[Caller], Awaitable[str] | str]
+
+
+class ShellArguments(Arguments, frozen=True, kw_only=True):
+    command: Annotated[str, Meta(description="for bash")]
+    timeout_seconds: Annotated[float, Meta(gt=0, le=3600, description="then it is killed")] = 120
+    background: Annotated[bool, Meta(description="answer with an id at once; it lives until the run ends")] = False
+    cwd: Annotated[str, Meta(description="a directory in the workspace; default: its top")] = ""
+
+
+class ShellTool(Builtin[ShellArguments]):
+    """`may_write` says why a run may not change its directory now, or "": then it is mounted read-only."""
+
+    name = "shell"
+    description = (
+        "Run a command with bash, in a sandbox: the workspace is writable, the rest of the machine is read-only or "
+        "absent, and there is no network unless it was granted. Nothing survives the command. Empty read-only "
+        "directories such as .mcp.json in the workspace are placeholders of the sandbox. With background=true it "
+        "answers at once with an id for shell_output and shell_stop."
+    )
+    Args = ShellArguments
+    restart: Restart = "adoptable"
+    risk: Risk = "execute"
+    subject = "command"
+
+    def __init__(self, processes: Processes, *, may_write: MayWrite | None = None) -> None:
+        super().__init__()
+        self._processes, self._may_write = processes, may_write
+
+    async def call(self, caller: Caller, args: ShellArguments) -> Returned:
+        if caller.again:
+            adopted = self._adopt(caller, args)
+            if adopted is not None:
+                return adopted
+        try:
+            text, cwd = _checked(caller, args)
+            reason = await self._reason(caller)
+            command = self._processes.command(caller, _bash(text), cwd, may_write=not reason)
+            live = await self._processes.start(caller, command, text, background=args.background)
+        except (Refused, SandboxMissing) as error:
+            return Answer(text=str(error), error=True)
+        first = f"[read-only: {reason}]\n" if reason else ""
+        if args.background:
+            return Answer(
+                text=f"{first}Started in the background; id {live.spool.id!r} for shell_output and shell_stop."
+            )
+        end = await live.wait(args.timeout_seconds)
+        return told(live.spool, end, first, args.timeout_seconds)
+
+    async def _reason(self, caller: Caller) -> str:
+        if caller.held.write == ():
+            return "this run may not write"
+        if self._may_write is None:
+            return ""
+        answer = self._may_write(caller)
+        return await answer if inspect.isawaitable(answer) else answer
+
+    def _adopt(self, caller: Caller, args: ShellArguments) -> Answer | None:
+        """After a restart: the real outcome when it is on disk, unknown when it is not, None when it never started."""
+        spool = self._processes.spool(caller.key)
+        if not spool.folder.exists():
+            return None
+        self._processes.forsake(spool)
+        end = spool.end
+        if args.background:
+            text = f"It was started in the background with id {spool.id!r}, and died with the runtime, which restarted."
+            return Answer(text=f"{text} shell_output shows what it had written.", error=True)
+        if end is not None:
+            return told(spool, end, "", args.timeout_seconds)
+        return Answer(text=f"{UNKNOWN}\n{_written(spool)}", error=True)
+
+    def summary(self, args: dict[str, Any]) -> str:
+        line = " ".join(str(args.get("command", "")).split())
+        return f"$ {line if len(line) <= 100 else line[:99] + '…'}" + (" &" if args.get("background") is True else "")
+
+
+class OutputArguments(Arguments, frozen=True):
+    id: str
+    wait_seconds: Annotated[float, Meta(ge=0, le=300, description="wait so long for more output, or the end")] = 0
+    offset: Annotated[int, Meta(ge=0, description="the first byte to show")] = 0
+
+
+class ShellOutputTool(Builtin[OutputArguments]):
+    """Reads what a command has written, while it runs and afterwards."""
+
+    name = "shell_output"
+    description = "Read the output of a shell command by its id, from a byte offset, and how it stands or ended."
+    Args = OutputArguments
+    restart: Restart = "pure"
+    risk: Risk = "read"
+
+    def __init__(self, processes: Processes) -> None:
+        super().__init__()
+        self._processes = processes
+
+    async def call(self, caller: Caller, args: OutputArguments) -> Returned:
+        found = self._processes.find(caller.id, args.id)
+        if found is None:
+            return Answer(text=_unknown(args.id), error=True)
+        if isinstance(found, Live):
+            await _news(found, args.offset, args.wait_seconds)
+        spool = found.spool if isinstance(found, Live) else found
+        is_live = isinstance(found, Live) and not found.over.is_set()
+        return Answer(text=f"{_standing(spool, is_live=is_live)}\n{_page(spool, args.offset)}")
+
+    def summary(self, args: dict[str, Any]) -> str:
+        return f"shell_output {args.get('id', '')}"
+
+
+class StopArguments(Arguments, frozen=True):
+    id: str
+
+
+class ShellStopTool(Builtin[StopArguments]):
+    """Kills a command of the same run with all its processes."""
+
+    name = "shell_stop"
+    description = "Stop a shell command that runs in the background, with everything that it has started."
+    Args = StopArguments
+    restart: Restart = "pure"
+    risk: Risk = "execute"
+
+    def __init__(self, processes: Processes) -> None:
+        super().__init__()
+        self._processes = processes
+
+    async def call(self, caller: Caller, args: StopArguments) -> Returned:
+        found = self._processes.find(caller.id, args.id)
+        if found is None:
+            return Answer(text=_unknown(args.id), error=True)
+        if isinstance(found, Live) and found.running is not None:
+            found.running.stop()
+            await found.over.wait()
+        spool = found.spool if isinstance(found, Live) else found
+        return Answer(text=f"{_standing(spool, is_live=False)}\n{spool.shown()}")
+
+    def summary(self, args: dict[str, Any]) -> str:
+        return f"shell_stop {args.get('id', '')}"
+
+
+def told(spool: Spool, end: End, first: str, limit: float) -> Answer:
+    """The outcome of a command for the model."""
+    return Answer(text=f"{first}{_ending(end, limit)}\n{spool.shown()}", error=end.code != 0)
+
+
+def _ending(end: End, limit: float | None = None) -> str:
+    after = f"after {end.seconds:.1f} s"
+    words = {
+        "": f"exit code {end.code} {after}",
+        "timeout": f"killed {after}: it took longer than {f'{limit:g} s' if limit else 'is allowed'}",
+        "stopped": f"stopped {after}",
+        "cancelled": f"cancelled {after}",
+        "output": f"killed {after}: it wrote too much output",
+        "disk": f"killed {after}: the disk was almost full",
+        "lost": f"the sandbox failed {after}: nobody knows how far the command came. Check before you repeat it",
+    }
+    return "; ".join((words.get(end.why, f"ended {after}"), *end.notes)) + "."
+
+
+def _standing(spool: Spool, *, is_live: bool) -> str:
+    if is_live:
+        return f"running; {spool.total()} bytes so far."
+    end = spool.end
+    return "It died with the runtime, which was restarted." if end is None else _ending(end)
+
+
+def _page(spool: Spool, offset: int) -> str:
+    total, kept = spool.total(), spool.kept()
+    data = spool.read(offset, PAGE)
+    if offset + len(data) < kept:
+        data = whole(data)
+    end = offset + len(data)
+    if end < kept:
+        rest = f"go on with offset {end}"
+    elif end < total:
+        rest = f"the {total - kept} bytes after that were not kept; the last ones:\n{plain(trim(spool.last()))}"
+    else:
+        rest = "that is all so far"
+    return f"{plain(data)}\n[bytes {min(offset, end)} to {end} of {total}; {rest}]"
+
+
+async def _news(live: Live, offset: int, seconds: float) -> None:
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            while not live.over.is_set() and live.spool.total() <= offset:
+                live.news.clear()
+                await live.news.wait()
+
+
+def _checked(caller: Caller, args: ShellArguments) -> tuple[str, str]:
+    text = clean(args.command)
+    if not text.strip():
+        raise Refused("command", "Invalid parameters: command is empty.")
+    if "\0" in text:
+        raise Refused("command", "Invalid parameters: command contains a NUL character, which no shell can take.")
+    if len(text.encode()) > MAX_COMMAND:
+        raise Refused("command", f"Invalid parameters: command is longer than {MAX_COMMAND} bytes; put it into a file.")
+    return text, directory(caller.root, args.cwd)
+
+
+def _bash(text: str) -> tuple[str, ...]:
+    if os.path.exists(BASH):
+        return (BASH, "--noprofile", "--norc", "-c", text)
+    return ("/bin/sh", "-c", text)
+
+
+def _written(spool: Spool) -> str:
+    return f"Until then it had written:\n{spool.shown()}" if spool.total() else "Until then it had written nothing."
+
+
+def _unknown(id: str) -> str:
+    return f"This run has no shell command with id {id!r}. The id is in the answer of shell."

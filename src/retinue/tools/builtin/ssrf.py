@@ -1,0 +1,340 @@
+"""Where a fetch may go. An address is read once, strictly, by this file alone; its name is resolved once; every address
+that comes back must be public; and the connection is made to those addresses and to no others.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+import socket
+import unicodedata
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
+from urllib.parse import quote, urljoin
+
+from retinue.errors import ConfigError, Refused
+
+IP = ipaddress.IPv4Address | ipaddress.IPv6Address
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
+Own = Collection[tuple[str, int]]
+
+LONGEST_URL = 8_192
+MOST_ADDRESSES = 64
+
+_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?://([^/?#]*)([^?#]*)(\?[^#]*)?(?:#.*)?)?", re.DOTALL)
+_FORBIDDEN = re.compile(r"[\x00-\x20\x7f-\xa0\\\u2028\u2029]")
+_LABEL = re.compile(r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?")
+_NUMBER = re.compile(r"\d+|0x[0-9a-f]*")
+_DOTS = re.compile("[\u3002\uff0e\uff61]")
+_PORTS = {"http": 80, "https": 443}
+
+METADATA = {"metadata", "metadata.google.internal", "metadata.goog", "instance-data", "instance-data.ec2.internal"}
+INNER = ("localhost", "localdomain", "local", "internal", "intranet", "home.arpa", "lan", "corp", "private")
+"""Names that lead to this machine or this network, by standard or by habit."""
+
+_BLOCKED: dict[str, tuple[str, ...]] = {
+    "this network": ("0.0.0.0/8",),
+    "private": ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16"),
+    "shared by a provider's customers": ("100.64.0.0/10",),
+    "this machine": ("127.0.0.0/8",),
+    "link-local": ("169.254.0.0/16",),
+    "a cloud's metadata server": ("168.63.129.16/32", "fd00:ec2::254/128"),
+    "kept for protocols": ("192.0.0.0/24", "192.31.196.0/24", "192.52.193.0/24", "192.175.48.0/24", "2001::/23"),
+    "for documentation": ("192.0.2.0/24", "198.51.100.0/24", "203.0.113.0/24", "2001:db8::/32", "3fff::/20"),
+    "a relay to other addresses": ("192.88.99.0/24", "2002::/16", "64:ff9b:1::/48"),
+    "for benchmarks": ("198.18.0.0/15",),
+    "multicast": ("224.0.0.0/4", "ff00::/8"),
+    "reserved": ("240.0.0.0/4", "2620:4f:8000::/48", "3ffe::/16"),
+}
+_NETWORKS = [(why, ipaddress.ip_network(net)) for why, nets in _BLOCKED.items() for net in nets]
+_GLOBAL = ipaddress.IPv6Network("2000::/3")
+_MAPPED = ipaddress.IPv6Network("::ffff:0:0/96")
+_NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """An address taken apart. `host` is in small ASCII letters without a dot at the end; `ip` is set when it is one."""
+
+    scheme: str
+    host: str
+    port: int
+    path: str
+    query: str
+    ip: IP | None = None
+
+    @property
+    def origin(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.scheme}://{host}" + ("" if self.port == _PORTS[self.scheme] else f":{self.port}")
+
+    @property
+    def url(self) -> str:
+        return f"{self.origin}{self.path}{'?' if self.query else ''}{self.query}"
+
+
+def parse(url: str) -> Target:
+    """The one reading of an address. Whatever two programs might read differently is refused, not guessed."""
+    if len(url) > LONGEST_URL:
+        raise _refused(f"the address has {len(url)} characters; {LONGEST_URL} are the most")
+    url = url.strip(" \t\r\n")
+    if _FORBIDDEN.search(url):
+        raise _refused("the address has a space, a backslash or a control character in it; write it percent-encoded")
+    match = _URL.fullmatch(url)
+    scheme = match[1].lower() if match else ""
+    if scheme not in _PORTS or match is None or match[2] is None:
+        what = f"addresses with {scheme!r} are not fetched" if scheme and scheme not in _PORTS else "it is no address"
+        raise _refused(f"{what}: give one that begins with http:// or https://")
+    if "@" in match[2]:
+        raise _refused("the address has a user or a password in it; leave out everything up to the @")
+    text, port = _split_port(match[2], _PORTS[scheme])
+    host, ip = _host(text)
+    path, query = _quoted(match[3]) or "/", _quoted((match[4] or "?")[1:])
+    return Target(scheme, host, port, path, query, ip)
+
+
+def follow(target: Target, location: str) -> Target:
+    """Where a redirect leads, read as strictly as the first address."""
+    location = location.strip(" \t\r\n")
+    if len(location) > LONGEST_URL or _FORBIDDEN.search(location):
+        raise _refused("the page redirects to something that is no address")
+    try:
+        return parse(urljoin(target.url, location))
+    except ValueError as error:
+        raise _refused(f"the page redirects to something that is no address ({error})") from None
+
+
+def _quoted(text: str) -> str:
+    return quote(text, safe="%/:=&?~#+!$,;'@()*[]-._|^`{}", errors="replace")
+
+
+def _split_port(authority: str, default: int) -> tuple[str, int]:
+    end = authority.rfind("]")
+    host, colon, port = authority.rpartition(":")
+    if not colon or end > len(host):
+        return authority, default
+    if port and not (port.isascii() and port.isdigit() and len(port) <= 5 and 0 < int(port) < 65_536):
+        raise _refused(f"{port!r} is no port")
+    return host, int(port) if port else default
+
+
+def _host(text: str) -> tuple[str, IP | None]:
+    """A name in ASCII, or an address in its one usual form."""
+    if text.startswith("["):
+        try:
+            if not text.endswith("]") or "%" in text:
+                raise ValueError
+            six = ipaddress.IPv6Address(text[1:-1])
+        except ValueError:
+            raise _refused(f"{text} is no address of IPv6 (a zone is not taken either)") from None
+        return str(six), six
+    name = _ascii(text)
+    name = name[:-1] if name.endswith(".") else name
+    labels = name.split(".")
+    if len(name) > 253 or not all(map(_LABEL.fullmatch, labels)):
+        raise _refused(f"{text[:100]!r} is no name of a host")
+    if _NUMBER.fullmatch(labels[-1]):
+        # inet_aton reads 127.1, 0x7f000001, 017700000001 and 2130706433 as addresses: only one way to write is taken.
+        try:
+            four = ipaddress.IPv4Address(name)
+        except ValueError:
+            raise _refused(f"{text!r} is an address in an unusual form; write it as four decimal numbers") from None
+        return str(four), four
+    return name, None
+
+
+def _ascii(text: str) -> str:
+    """A name as it is looked up: full-width digits and the dots of other scripts become what they stand for."""
+    text = _DOTS.sub(".", unicodedata.normalize("NFKC", text)).lower()
+    if text.isascii():
+        return text
+    try:
+        import idna  # comes with aiohttp
+
+        return idna.encode(text, uts46=True).decode().lower()
+    except (ImportError, UnicodeError):
+        raise _refused(f"{text[:100]!r} cannot be the name of a host") from None
+
+
+def blocked(ip: IP) -> str:
+    """Why an address is not public, or ""."""
+    if isinstance(ip, ipaddress.IPv6Address):
+        if ip in _MAPPED or ip in _NAT64:
+            inner = blocked(ipaddress.IPv4Address(int(ip) & 0xFFFFFFFF))
+            return f"another way to write an address that is {inner}" if inner else ""
+        if (int(ip) >> 32) & 0xFDFFFFFF == 0x5EFE:  # ISATAP carries an IPv4 address in its last four bytes
+            return "a tunnel to other addresses"
+    for why, network in _NETWORKS:
+        if ip.version == network.version and ip in network:
+            return why
+    if isinstance(ip, ipaddress.IPv6Address) and ip not in _GLOBAL:
+        return "this machine" if ip.is_loopback else "private" if ip.is_private else "not public"
+    return "" if ip.is_global else "not public"
+
+
+class Gate:
+    """Decides on each step of a fetch. `allow` are networks that may be reached though they are not public, each with a
+    port if only that one ("10.1.0.0/16", "127.0.0.1:8080", "[::1]:8080"); `ports` are those that may be used besides
+    80 and 443. `own` are the addresses of our own servers, read anew each time: nothing opens those."""
+
+    def __init__(
+        self,
+        allow: Iterable[str] = (),
+        *,
+        ports: Iterable[int] = (),
+        own: Own = (),
+        resolve: Resolve | None = None,
+    ) -> None:
+        self._allow = [_exception(text) for text in allow]
+        self._ports = {80, 443, *ports}
+        self._own = own
+        self._resolve = resolve or lookup
+
+    async def admit(self, target: Target, hosts: tuple[str, ...] | None = None) -> list[IP]:
+        """The addresses to which a connection for `target` may be made. Raises `Refused` and has then sent nothing,
+        save the question of a name that may be asked for. `hosts` are all that the caller may reach, None is any."""
+        self._check_name(target, hosts)
+        if target.ip is not None:
+            found: list[IP] = [target.ip]
+        else:
+            texts = await self._resolve(target.host, target.port)
+            try:
+                found = list(dict.fromkeys(ipaddress.ip_address(text.partition("%")[0]) for text in texts))
+            except ValueError:
+                raise _refused(f"{target.host} was resolved to something that is no address") from None
+        if not found:
+            raise _refused(f"{target.host} has no address")
+        for ip in found[:MOST_ADDRESSES]:
+            self._check_ip(target, ip)
+        return found[:MOST_ADDRESSES]
+
+    def _check_name(self, target: Target, hosts: tuple[str, ...] | None) -> None:
+        host = target.host
+        if not may_reach(host, hosts):
+            raise _refused(
+                f"{host} is not among the hosts that this run may reach ({', '.join(hosts or ()) or 'none'})"
+            )
+        if host in METADATA:
+            raise _refused(f"{host} is a cloud's metadata server")
+        if any(host == _name(name) and target.port == port for name, port in self._own):
+            raise _refused(f"{host}:{target.port} is our own server")
+        if target.ip is None and not self._allow:
+            if "." not in host:
+                raise _refused(f"{host!r} is a name inside of a network; give the full name of a public host")
+            if host.endswith(tuple(f".{inner}" for inner in INNER)):
+                raise _refused(f"{host} is a name inside of a network, not of a public host")
+        if target.port not in self._ports and not any(target.port == port for _, port in self._allow):
+            raise _refused(f"port {target.port} is not open to fetch; {', '.join(map(str, sorted(self._ports)))} are")
+
+    def _check_ip(self, target: Target, ip: IP) -> None:
+        where = f"{target.host} is {ip}, which is" if target.ip is None else f"{ip} is"
+        if self._is_own(ip, target.port):
+            raise _refused(f"{where} our own server")
+        for network, port in self._allow:
+            if _holds(network, ip) and (target.port == port if port else target.port in self._ports):
+                return
+        if target.port not in self._ports:
+            raise _refused(f"port {target.port} is not open to fetch at {ip}")
+        why = blocked(ip) or ("this machine" if _is_local(ip) else "")
+        if why:
+            raise _refused(f"{where} {why}")
+
+    def _is_own(self, ip: IP, port: int) -> bool:
+        real = _plain(ip)
+        for name, own_port in self._own:
+            if port != own_port:
+                continue
+            mine = _address(name)
+            if mine is None or mine.is_unspecified:  # at any address of this machine
+                if _is_here(real):
+                    return True
+            elif _plain(mine) == real or (mine.is_loopback and real.is_unspecified):
+                return True
+        return False
+
+
+def may_reach(host: str, hosts: tuple[str, ...] | None) -> bool:
+    """Whether a host is among those that are named; `*.example.org` are all below example.org, `*` is any."""
+    if hosts is None:
+        return True
+    for pattern in hosts:
+        if pattern == "*" or host == _name(pattern):
+            return True
+        if pattern.startswith("*.") and host.endswith("." + _name(pattern[2:])):
+            return True
+    return False
+
+
+def _name(text: str) -> str:
+    try:
+        return _host(f"[{text}]" if text.count(":") > 1 and not text.startswith("[") else text)[0]
+    except Refused:
+        return "\0"
+
+
+def _plain(ip: IP) -> IP:
+    """Without the wrapping of IPv4 in IPv6."""
+    if isinstance(ip, ipaddress.IPv6Address) and (ip in _MAPPED or ip in _NAT64):
+        return ipaddress.IPv4Address(int(ip) & 0xFFFFFFFF)
+    return ip
+
+
+def _address(text: str) -> IP | None:
+    try:
+        return ipaddress.ip_address(text)
+    except ValueError:
+        return None
+
+
+def _holds(network: Network, ip: IP) -> bool:
+    return ip.version == network.version and ip in network
+
+
+def _is_here(ip: IP) -> bool:
+    return ip.is_loopback or ip.is_unspecified or _is_local(ip)
+
+
+def _is_local(ip: IP) -> bool:
+    """Whether an address is one of this machine's: then it would be its own sender. Nothing is sent to find out."""
+    family = socket.AF_INET if ip.version == 4 else socket.AF_INET6
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.connect((str(ip), 9))
+            return bool(ipaddress.ip_address(probe.getsockname()[0].partition("%")[0]) == ip)
+    except OSError:
+        return False
+
+
+def _exception(text: str) -> tuple[Network, int | None]:
+    """One entry of `allow`."""
+    network, port = text, ""
+    if text.startswith("["):
+        network, _, port = text[1:].partition("]")
+        port = port.removeprefix(":")
+    elif text.count(":") == 1:
+        network, _, port = text.partition(":")
+    try:
+        if port and not 0 < int(port) < 65_536:
+            raise ValueError
+        return ipaddress.ip_network(network), int(port) if port else None
+    except ValueError:
+        raise ConfigError(
+            f"{text!r} in allow is no network: write one like 10.1.0.0/16, 127.0.0.1:8080 or [::1]:8080"
+        ) from None
+
+
+async def lookup(host: str, port: int) -> list[str]:
+    """The addresses of a name, asked for once."""
+    import asyncio
+
+    loop = asyncio.get_running_loop()
+    try:
+        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP)
+    except (OSError, UnicodeError) as error:
+        raise _refused(f"{host} cannot be resolved ({getattr(error, 'strerror', None) or error})") from None
+    return [str(address[0]) for _, _, _, _, address in found]
+
+
+def _refused(message: str) -> Refused:
+    return Refused("fetch", message)

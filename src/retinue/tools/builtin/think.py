@@ -1,0 +1,35 @@
+"""`think`: a place to reason in writing before acting. The thought stays in the conversation; nothing happens."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar
+
+from msgspec import Meta
+
+from retinue.core.values import Restart
+from retinue.tools.base import Answer, Caller, Returned, Risk
+from retinue.tools.builtin.base import Arguments, Builtin
+
+
+class ThinkArgs(Arguments, frozen=True):
+    thought: Annotated[str, Meta(description="What you are thinking.")]
+
+
+class Think(Builtin[ThinkArgs]):
+    """The answer is short on purpose: the value is in having written the call."""
+
+    name: ClassVar[str] = "think"
+    description: ClassVar[str] = (
+        "Think something through in writing before you act: weigh options, check a plan, look for what is missing. "
+        "It changes nothing and fetches nothing."
+    )
+    Args: ClassVar[type[Arguments]] = ThinkArgs
+    restart: Restart = "pure"
+    risk: Risk = "read"
+    never_waits = True
+
+    async def call(self, caller: Caller, args: ThinkArgs) -> Returned:
+        return Answer(text="Noted.")
+
+    def summary(self, args: dict[str, Any]) -> str:
+        return "think"

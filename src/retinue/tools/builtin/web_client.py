@@ -1,0 +1,248 @@
+"""One GET, step by step through its redirects: each step is admitted anew, goes to the addresses that were checked, and
+is read no further than the caps, whatever the other side does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import socket
+import ssl
+import zlib
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from retinue.errors import ConfigError, Refused
+from retinue.tools.builtin.ssrf import IP, Gate, Target, follow
+
+if TYPE_CHECKING:
+    import aiohttp
+
+MOST_BYTES = 10 << 20
+MOST_OF_FAILURE = 64 << 10
+MOST_REDIRECTS = 5
+CONNECT_SECONDS = 10.0
+REDIRECTS = (301, 302, 303, 307, 308)
+ENCODINGS = ("", "identity", "gzip", "x-gzip", "deflate")
+HEADERS = {
+    "accept": "text/html,application/xhtml+xml,text/markdown,text/plain;q=0.9,application/json;q=0.9,*/*;q=0.5",
+    "accept-encoding": "gzip, deflate",
+    "user-agent": "retinue",
+}
+
+_TYPE = re.compile(r"[a-z0-9.+-]{1,60}/[a-z0-9.+-]{1,60}")
+_KINDS = {
+    "error": "it is not packed as it says",
+    "ClientPayloadError": "it ended too early",
+    "ClientResponseError": "it does not speak HTTP",
+    "BadStatusLine": "it does not speak HTTP",
+    "ServerDisconnectedError": "it closed the connection",
+}
+
+
+class Failed(Exception):
+    """The world did not give the page; the text says how, for the model."""
+
+
+@dataclass(slots=True)
+class Fetched:
+    """What came. `note` says why it is not the whole, if it is not; `body` is empty when the type was not wanted."""
+
+    target: Target
+    status: int
+    type: str
+    charset: str
+    body: bytes
+    note: str = ""
+    steps: list[Target] = field(default_factory=list)
+
+
+class WebClient:
+    """`credentials` are headers by origin ("https://api.example.org"): they are sent there and nowhere else."""
+
+    def __init__(
+        self,
+        gate: Gate,
+        *,
+        credentials: Mapping[str, Mapping[str, str]] | None = None,
+        tls: ssl.SSLContext | None = None,
+        most_bytes: int = MOST_BYTES,
+    ) -> None:
+        self._gate = gate
+        self._credentials = credentials or {}
+        self._tls = tls
+        self._most = most_bytes
+
+    async def get(self, target: Target, hosts: tuple[str, ...] | None, unwanted: tuple[str, ...] = ()) -> Fetched:
+        """`unwanted` are beginnings of media types of which the body is not read."""
+        steps: list[Target] = []
+        while True:
+            ips = await self._gate.admit(target, hosts)
+            steps.append(target)
+            async with self._response(target, ips) as response:
+                location = response.headers.get("location", "")
+                if response.status not in REDIRECTS or not location:
+                    return await self._read(response, target, steps, unwanted)
+            if len(steps) > MOST_REDIRECTS:
+                raise Refused("fetch", f"there were more than {MOST_REDIRECTS} redirects, the last from {target.url}")
+            target = follow(target, location)
+
+    @contextlib.asynccontextmanager
+    async def _response(self, target: Target, ips: list[IP]) -> AsyncIterator[aiohttp.ClientResponse]:
+        try:
+            import aiohttp
+            from yarl import URL
+        except ImportError:
+            raise ConfigError("fetch needs the extra http: pip install 'retinue[http]'") from None
+        url = URL(target.url, encoded=True)
+        if url.host != target.host or url.port != target.port or url.scheme != target.scheme:
+            raise Refused("fetch", f"{target.url} cannot be read in one way only")
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS)
+        headers = {**HEADERS, **self._credentials.get(target.origin, {})}
+        try:
+            async with (
+                aiohttp.ClientSession(
+                    connector=_connector(target, ips, self._tls),
+                    cookie_jar=aiohttp.DummyCookieJar(),
+                    timeout=timeout,
+                    auto_decompress=False,
+                    trust_env=False,
+                ) as session,
+                session.get(url, headers=headers, allow_redirects=False) as response,
+            ):
+                yield response
+        except aiohttp.ClientConnectorCertificateError as error:
+            raise Failed(f"the certificate of {target.host} is not valid ({_reason(error)})") from None
+        except (aiohttp.ClientError, OSError, ValueError, zlib.error) as error:
+            if isinstance(error, TimeoutError):
+                raise Failed(f"{target.host} did not answer within {CONNECT_SECONDS:g} s") from None
+            raise Failed(f"{target.host} gave no valid answer ({_words(error)})") from None
+
+    async def _read(
+        self, response: aiohttp.ClientResponse, target: Target, steps: list[Target], unwanted: tuple[str, ...]
+    ) -> Fetched:
+        import aiohttp
+
+        kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if not _TYPE.fullmatch(kind):  # it is shown outside of the frame, so it may say nothing else
+            kind = ""
+        fetched = Fetched(target, response.status, kind, _charset(response.headers), b"", steps=steps)
+        encoding = response.headers.get("content-encoding", "").strip().lower()
+        if encoding not in ENCODINGS:
+            raise Failed(f"{target.host} sent its answer packed in a way that was not asked for")
+        if kind.startswith(unwanted):
+            return fetched
+        most = self._most if response.status < 400 else min(self._most, MOST_OF_FAILURE)
+        parts, unpack, n_raw, n_out = [], _Unpack(encoding), 0, 0
+        try:
+            async for chunk in response.content.iter_any():
+                n_raw += len(chunk)
+                part = unpack(chunk, most - n_out)
+                parts.append(part)
+                n_out += len(part)
+                if n_out >= most or n_raw > most:
+                    fetched.note = f"only the first {most} bytes were read"
+                    break
+        except (aiohttp.ClientError, OSError, zlib.error) as error:
+            if not n_out:
+                raise
+            fetched.note = f"the connection broke off ({_words(error)}), so the end is missing"
+        fetched.body = b"".join(parts)
+        return fetched
+
+
+class _Unpack:
+    """gzip, deflate with and without its frame, or nothing at all; never more than was asked for."""
+
+    def __init__(self, encoding: str) -> None:
+        self._encoding = encoding
+        self._inner: Any = None
+
+    def __call__(self, data: bytes, most: int) -> bytes:
+        if self._encoding in ("", "identity"):
+            return data[:most]
+        out, n = [], 0
+        while data and n < most:
+            if self._inner is None:
+                self._inner = zlib.decompressobj(self._window(data))
+            part = self._inner.decompress(data, most - n)
+            out.append(part)
+            n += len(part)
+            if self._inner.eof:
+                # More members may follow in gzip; behind deflate only filling can.
+                data, self._inner = self._inner.unused_data if "gzip" in self._encoding else b"", None
+                if data and not data.startswith(b"\x1f\x8b"):
+                    break
+            else:
+                data = self._inner.unconsumed_tail
+        return b"".join(out)
+
+    def _window(self, data: bytes) -> int:
+        if self._encoding != "deflate":
+            return 31
+        framed = len(data) > 1 and data[0] & 0x0F == 8 and (data[0] << 8 | data[1]) % 31 == 0
+        return 15 if framed else -15
+
+
+def _connector(target: Target, ips: list[IP], tls: ssl.SSLContext | None) -> aiohttp.TCPConnector:
+    """Knows the checked addresses and nothing else. The socket is looked at once more before it is connected."""
+    import aiohttp
+    from aiohttp.abc import AbstractResolver, ResolveResult
+
+    texts = [str(ip) for ip in ips]
+
+    class Checked(AbstractResolver):
+        async def resolve(
+            self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
+        ) -> list[ResolveResult]:
+            if host != target.host:
+                raise OSError(f"{host} was not checked")
+            return [
+                ResolveResult(
+                    hostname=host,
+                    host=text,
+                    port=port,
+                    family=socket.AF_INET if ip.version == 4 else socket.AF_INET6,
+                    proto=socket.IPPROTO_TCP,
+                    flags=socket.AI_NUMERICHOST,
+                )
+                for ip, text in zip(ips, texts, strict=True)
+            ]
+
+        async def close(self) -> None:
+            """There is nothing to let go of."""
+
+    def make_socket(address: Any) -> socket.socket:
+        family, kind, protocol, _, (host, port, *_) = address
+        if host not in texts or port != target.port:
+            raise OSError(f"{host}:{port} was not checked")
+        return socket.socket(family, kind, protocol)
+
+    return aiohttp.TCPConnector(
+        resolver=Checked(),
+        use_dns_cache=False,
+        force_close=True,
+        limit=1,
+        socket_factory=make_socket,
+        ssl=tls or True,
+    )
+
+
+def _reason(error: aiohttp.ClientConnectorCertificateError) -> str:
+    return str(getattr(error.certificate_error, "verify_message", "") or "no reason given")[:200]
+
+
+def _charset(headers: Mapping[str, str]) -> str:
+    for part in headers.get("content-type", "").split(";")[1:]:
+        name, _, value = part.partition("=")
+        if name.strip().lower() == "charset":
+            return value.strip().strip("'\"").lower()[:40]
+    return ""
+
+
+def _words(error: BaseException) -> str:
+    """What went wrong, in our own words or the system's: what the other side has sent is not repeated here."""
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror[:200]
+    return _KINDS.get(type(error).__name__, type(error).__name__)

@@ -1,0 +1,297 @@
+"""All the servers of a runtime: started together, their tools named, filtered and held against what was approved."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from retinue.core.text import clip
+from retinue.core.values import ToolSchema, Value
+from retinue.errors import ConfigError, NotFound
+from retinue.tools.mcp_client import names
+from retinue.tools.mcp_client.base import Limits, McpError
+from retinue.tools.mcp_client.config import Complaint, ServerConfig
+from retinue.tools.mcp_client.pins import Pins, page
+from retinue.tools.mcp_client.schemas import Unusable, normal
+from retinue.tools.mcp_client.server import Server
+from retinue.tools.mcp_client.shown import marked_up, one_line, stripped
+from retinue.tools.mcp_client.tools import McpTool, effects
+
+AT_ONCE = 8
+
+
+class Withheld(Value):
+    """A tool that is not offered. `offered` and `approved` are its definition now and as it was approved, made safe to
+    be shown."""
+
+    tool: str
+    reason: str
+    offered: str = ""
+    approved: str = ""
+
+
+class Status(Value):
+    """How a server is. `reason` says why it is not ready; `notes` what is odd about it. `instructions` are the server's
+    words for a model: data, which is shown to people and put into no prompt."""
+
+    name: str
+    state: str
+    reason: str = ""
+    kind: str = ""
+    source: str = ""
+    version: str = ""
+    server: str = ""
+    tools: tuple[str, ...] = ()
+    withheld: tuple[Withheld, ...] = ()
+    notes: tuple[str, ...] = ()
+    instructions: str = ""
+    n_starts: int = 0
+
+
+class McpServers:
+    """`pins` is the file of approvals; without it they last as long as this object. The tools that a server has when it
+    is seen for the first time are approved with it, unless `approve_first` is False: its user has just chosen to run
+    it. `workspace` is the directory that servers start in and are told as their root. `environ` is where the few
+    variables come from that every server may see. `skipped` are complaints about configuration, shown by `status`.
+    All of it belongs to the loop that it was started on."""
+
+    def __init__(
+        self,
+        configs: Iterable[ServerConfig],
+        *,
+        pins: Path | None = None,
+        workspace: Path | None = None,
+        environ: Mapping[str, str] | None = None,
+        skipped: Sequence[Complaint] = (),
+        approve_first: bool = True,
+        limits: Limits | None = None,
+    ) -> None:
+        self._limits = limits or Limits()
+        self._pins = Pins(pins)
+        self._skipped = tuple(skipped)
+        self._approve_first = approve_first
+        self._servers: dict[str, Server] = {}
+        roots = (workspace.absolute().as_uri(),) if workspace else ()
+        for config in configs:
+            if config.name in self._servers:
+                raise ConfigError(f"there are two MCP servers named {config.name!r}; rename one")
+            self._servers[config.name] = Server(
+                config,
+                limits=self._limits,
+                environ=environ or {},
+                cwd=str(Path(workspace or Path.cwd(), config.cwd)),
+                roots=roots,
+                listed=self._listed,
+                offers=self._withheld,
+            )
+
+    async def __aenter__(self) -> Self:
+        try:
+            await self.start()
+        except BaseException:
+            await self.close()
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def start(self) -> None:
+        """Start all that are not disabled, a few at a time. One that fails is told by `status`; ConfigError if it was
+        `required`. A server whose configuration is not the approved one is not started."""
+        room = asyncio.Semaphore(AT_ONCE)
+
+        async def one(server: Server) -> None:
+            async with room:
+                with contextlib.suppress(McpError):
+                    if self._is_as_approved(server):
+                        await server.start()
+
+        for wrong in await asyncio.gather(*map(one, self._servers.values()), return_exceptions=True):
+            if wrong is not None:
+                raise wrong
+        missing = [s for s in self._servers.values() if s.config.required and s.state not in ("ready", "disabled")]
+        if missing:
+            reasons = "; ".join(f"{one_line(s.config.name)}: {s.error}" for s in missing)
+            raise ConfigError(f"a required MCP server could not be used: {reasons}")
+
+    def _is_as_approved(self, server: Server) -> bool:
+        pinned = self._pins.server(server.config.name)
+        if pinned is None or pinned.identity == server.config.identity or server.state == "disabled":
+            return True
+        server.state = "changed"
+        server.error = "its configuration is not the one that was approved; approve the server to start it"
+        return False
+
+    # tools
+
+    def _listed(self, server: Server) -> None:
+        if self._pins.server(server.config.name) is None and self._approve_first:
+            self._pins.approve(server.config.name, server.config.identity, *server.definitions, whole=True)
+
+    def _withheld(self, server: str, tool: str) -> str:
+        """Why a tool may not be called now, "" if it may."""
+        found = next((d for d in self._servers[server].definitions if d["name"] == tool), None)
+        if found is None:
+            return "the server does not offer this tool any more"
+        if not self._is_wanted(self._servers[server].config, tool):
+            return "its configuration leaves this tool out"
+        state = self._pins.state(server, found)
+        if state == "approved":
+            return ""
+        return "its definition has changed since it was approved" if state == "changed" else "it was not approved yet"
+
+    def _is_wanted(self, config: ServerConfig, tool: str) -> bool:
+        return names.is_wanted(tool, config.include, config.exclude)
+
+    def _names(self) -> dict[names.Key, str]:
+        """Of all tools, withheld ones too, so that a name does not depend on approvals."""
+        keys, aliases = [], {}
+        for server in self._servers.values():
+            for definition in server.definitions:
+                tool = definition["name"]
+                if self._is_wanted(server.config, tool):
+                    keys.append((server.config.name, tool))
+                    if tool in server.config.aliases:
+                        aliases[keys[-1]] = server.config.aliases[tool]
+        return names.names(keys, aliases)
+
+    def tools(self) -> list[McpTool]:
+        """What can be offered to a model now, sorted by name."""
+        return [tool for _, tool in sorted(self._made().items())]
+
+    def resolve(self, pattern: str) -> list[McpTool]:
+        """The tools that a word in an agent's list of tools means: `mcp__server__tool`, `mcp__server`, `server/tool`,
+        `server/*`, or an alias; `*` and `?` as in a shell."""
+        made = self._made()
+        keys = {name: key for key, name in self._names().items()}
+        return [made[n] for n in sorted(made) if names.is_named(pattern, keys[n], n)]
+
+    def _made(self) -> dict[str, McpTool]:
+        made = {}
+        for (server, tool), name in self._names().items():
+            found = self._servers[server]
+            definition = next(d for d in found.definitions if d["name"] == tool)
+            if self._withheld(server, tool):
+                continue
+            try:
+                schema = self._schema(name, definition)
+            except Unusable:
+                continue
+            risk, restart = effects(definition.get("annotations"), found.config.kind, found.config.trust)
+            made[name] = McpTool(found, schema, tool, risk, restart)
+        return made
+
+    def _schema(self, name: str, definition: Mapping[str, Any]) -> ToolSchema:
+        words = definition.get("description")
+        return ToolSchema(
+            name=name,
+            description=clip(stripped(words), self._limits.description_chars) if isinstance(words, str) else "",
+            parameters=normal(definition.get("inputSchema"), self._limits.schema_bytes),
+        )
+
+    # approvals
+
+    async def approve(self, server: str, tool: str = "") -> None:
+        """Approve one tool as it is offered now; without `tool`, the server as it is configured and all its tools. One
+        that was not started for want of approval is started."""
+        found = self._server(server)
+        if tool:
+            definition = next((d for d in found.definitions if d["name"] == tool), None)
+            if definition is None:
+                raise NotFound(f"the MCP server {server!r} has no tool {tool!r}; see status()")
+            self._pins.approve(server, found.config.identity, definition)
+            return
+        if found.state == "changed":
+            self._pins.approve(server, found.config.identity, whole=True)
+            found.state = "idle"
+            await found.start()
+        self._pins.approve(server, found.config.identity, *found.definitions, whole=True)
+
+    def _server(self, name: str) -> Server:
+        if name not in self._servers:
+            raise NotFound(f"there is no MCP server named {name!r}")
+        return self._servers[name]
+
+    # looking after them
+
+    def status(self) -> list[Status]:
+        """How each server is, and those that were left out of the configuration, with the reason."""
+        known = self._names()
+        out = [self._status(server, known) for server in self._servers.values()]
+        for complaint in self._skipped:
+            if complaint.fatal and complaint.server:
+                out.append(Status(name=complaint.server, state="skipped", reason=str(complaint), source=complaint.file))
+        return out
+
+    def _status(self, server: Server, known: Mapping[names.Key, str]) -> Status:
+        config, hello = server.config, server.connection.hello if server.connection else None
+        offered, withheld = [], []
+        pinned = self._pins.server(config.name)
+        for definition in server.definitions:
+            tool = definition["name"]
+            if not self._is_wanted(config, tool):
+                continue
+            reason = self._withheld(config.name, tool)
+            try:
+                self._schema(known[config.name, tool], definition)
+            except Unusable as error:
+                withheld.append(Withheld(tool=marked_up(tool), reason=f"it cannot be used: {error}"))
+                continue
+            if reason:
+                approved = pinned.shown.get(tool, "") if pinned else ""
+                what = Withheld(tool=marked_up(tool), reason=reason, offered=page(definition), approved=approved)
+                withheld.append(what)
+            else:
+                offered.append(known[config.name, tool])
+        state = "dead" if server.connection is not None and server.connection.gone else server.state
+        gone = server.connection.gone if server.connection else ""
+        return Status(
+            name=config.name,
+            state=state,
+            reason=server.error or gone,
+            kind=config.kind,
+            source=config.source.file,
+            version=hello.version if hello else "",
+            server=one_line(hello.name) if hello else "",
+            tools=tuple(sorted(offered)),
+            withheld=tuple(withheld),
+            notes=tuple(self._notes(server)),
+            instructions=marked_up(hello.instructions) if hello else "",
+            n_starts=server.n_starts,
+        )
+
+    def _notes(self, server: Server) -> list[str]:
+        config = server.config
+        tools = [d["name"] for d in server.definitions]
+        patterns = [*(config.include or ()), *config.exclude, *config.aliases]
+        idle = [p for p in patterns if tools and not any(names.is_wanted(t, (p,), ()) for t in tools)]
+        notes = [f"{one_line(p)!r} in its configuration matches none of its tools" for p in idle]
+        if len(tools) >= self._limits.tools:
+            notes.append(f"only the first {self._limits.tools} of its tools are looked at")
+        n = server.connection.n_unreadable if server.connection else 0
+        return [*notes, *([f"{n} of its messages could not be read"] if n else [])]
+
+    async def restart(self, server: str) -> None:
+        """Start one server anew, also one that was given up. McpError if that fails."""
+        found = self._server(server)
+        if self._is_as_approved(found):
+            await found.restart()
+
+    async def refresh(self) -> None:
+        """List the tools of all servers anew."""
+        for server in self._servers.values():
+            try:
+                await server.refresh()
+            except McpError as error:
+                server.error = str(error)
+
+    async def close(self) -> None:
+        """End all servers, at once, and leave nothing of them behind."""
+        await asyncio.gather(*(server.stop() for server in self._servers.values()), return_exceptions=True)

@@ -1,0 +1,1 @@
+"""How messages travel: over the pipes of a process, or over HTTP."""

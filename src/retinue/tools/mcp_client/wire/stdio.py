@@ -1,0 +1,241 @@
+"""A server as a process of its own: one message a line over its pipes, its last words kept, its end certain."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shutil
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from retinue.tools.mcp_client.base import Limits, McpError, decode, encode, guess_id
+from retinue.tools.mcp_client.wire.base import Lost, Receive, Unreadable
+
+KEEPER = Path(__file__).with_name("keeper.py")
+CHUNK = 1 << 16
+PEEK = 512
+MAX_UNREAD = 4 << 20
+FLOOD_SECONDS = 10.0
+INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "LOGNAME", "SHELL", "TERM", "TMPDIR", "TZ", "USER")
+"""All that a server is given of our environment unless its configuration names more. A list of what may pass, not of
+what may not: secrets have no common name."""
+
+
+def environment(environ: Mapping[str, str], own: Mapping[str, str]) -> dict[str, str]:
+    """`own` on top of the few variables that every program may see. (`()` begins an exported shell function.)"""
+    passed = {n: v for n in INHERITED if (v := environ.get(n)) is not None and not v.startswith("()")}
+    return {**passed, **own}
+
+
+class Lines:
+    """Cuts a stream of bytes into lines of at most `cap` bytes. What is longer is dropped as it comes; of it only the
+    beginning and the end are kept, to find out whom it was for."""
+
+    def __init__(self, cap: int) -> None:
+        self._cap = cap
+        self._buffer = bytearray()
+        self._head = b""
+        self._is_over = self._is_told = False
+
+    def feed(self, data: bytes) -> list[bytes | Unreadable]:
+        out: list[bytes | Unreadable] = []
+        *whole, rest = data.split(b"\n")
+        for part in whole:
+            out += self._add(part)
+            out += self._end()
+        return out + self._add(rest)
+
+    def _add(self, part: bytes) -> list[bytes | Unreadable]:
+        if not self._is_over and len(self._buffer) + len(part) <= self._cap:
+            self._buffer += part
+            return []
+        out: list[bytes | Unreadable] = []
+        if not self._is_over:
+            self._head = bytes(self._buffer[:PEEK] + part[:PEEK])[:PEEK]
+            self._is_over, self._is_told = True, guess_id(self._head, b"") is not None
+            out = [self._complaint(b"")] if self._is_told else []
+        self._buffer[:] = bytes(self._buffer[-PEEK:] + part[-PEEK:])[-PEEK:]
+        return out
+
+    def _end(self) -> list[bytes | Unreadable]:
+        out: list[bytes | Unreadable] = []
+        if self._is_over:
+            out = [] if self._is_told else [self._complaint(bytes(self._buffer))]
+        elif self._buffer.strip():
+            out = [bytes(self._buffer)]
+        self._buffer.clear()
+        self._is_over = False
+        return out
+
+    def _complaint(self, tail: bytes) -> Unreadable:
+        reason = f"it is longer than {self._cap} bytes, which is all that is taken"
+        return Unreadable(reason, guess_id(self._head, tail), is_too_large=True)
+
+
+class StdioWire:
+    """Started by `open`. The server lives in a process group of its own, under a keeper (`keeper.py`) that ends it and
+    its descendants when it is told to, or when this process is gone, however that came about."""
+
+    is_inline = False
+
+    def __init__(self, command: str, args: Sequence[str], *, env: Mapping[str, str], cwd: str, limits: Limits) -> None:
+        self._command, self._args, self._env, self._cwd = command, tuple(args), dict(env), cwd
+        self._limits = limits
+        self._process: asyncio.subprocess.Process | None = None
+        self._lifeline = -1
+        self._readers: list[asyncio.Task[None]] = []
+        self._writing = asyncio.Lock()
+        self._stderr = bytearray()
+        self._receive: Receive = lambda _: False
+        self._lost: Lost = lambda _: None
+
+    async def open(self, receive: Receive, lost: Lost) -> None:
+        self._receive, self._lost = receive, lost
+        program = self._program()
+        if not sys.executable:
+            raise McpError("start", "there is no Python interpreter to watch over the server with")
+        theirs, ours = os.pipe()
+        pipe = asyncio.subprocess.PIPE
+        try:
+            self._process = await asyncio.create_subprocess_exec(
+                sys.executable, "-I", "-S", str(KEEPER), str(theirs), program, *self._args,
+                stdin=pipe, stdout=pipe, stderr=pipe, limit=CHUNK,
+                env=self._env, cwd=self._cwd or None, pass_fds=(theirs,), start_new_session=True,
+            )  # fmt: skip
+        except (OSError, ValueError) as error:
+            os.close(ours)
+            raise McpError("start", f"it cannot be started: {error}") from None
+        except BaseException:
+            os.close(ours)
+            raise
+        finally:
+            os.close(theirs)
+        self._lifeline = ours
+        self._readers = [asyncio.create_task(self._read()), asyncio.create_task(self._listen())]
+
+    def _program(self) -> str:
+        if self._cwd and not os.path.isdir(self._cwd):
+            raise McpError("start", f"its directory does not exist: {self._cwd}")
+        if os.sep in self._command:
+            path = os.path.join(self._cwd or os.getcwd(), self._command)
+            found = path if os.access(path, os.X_OK) and not os.path.isdir(path) else None
+        else:
+            found = shutil.which(self._command, path=self._env.get("PATH", os.defpath))
+        if found is None:
+            raise McpError("start", f"there is no program {self._command!r} on its PATH; install it, or give its path")
+        return found
+
+    async def _read(self) -> None:
+        process = self._process
+        assert process is not None
+        assert process.stdout is not None
+        reason = "reading from it failed"
+        try:
+            reason = await self._messages(process.stdout)
+            self._release()
+            if not reason and await self._ended(process, self._limits.close_seconds):
+                code = process.returncode or 0
+                how = f"by {signal.Signals(code - 128).name}" if 128 < code < 160 else f"with code {code}"
+                reason = f"it ended {how}"
+        finally:
+            self._lost(reason or "it closed its output")
+
+    async def _messages(self, stdout: asyncio.StreamReader) -> str:
+        """Take messages until there are no more; a reason if they are not wanted any more."""
+        lines, loop = Lines(self._limits.message_bytes), asyncio.get_running_loop()
+        n_bytes = n_messages = 0
+        since = loop.time()
+        while data := await stdout.read(CHUNK):
+            if loop.time() - since > FLOOD_SECONDS:
+                n_bytes, n_messages, since = 0, 0, loop.time()
+            n_bytes += len(data)
+            for line in lines.feed(data):
+                n_messages += 1
+                if self._take(line):
+                    n_bytes = n_messages = 0
+            if n_bytes > self._limits.flood_bytes or n_messages > self._limits.flood_messages:
+                return f"it was ended, for it flooded its output with what nobody had asked for ({n_bytes} bytes)"
+            # A flood leaves something to read at every turn; the others get theirs.
+            await asyncio.sleep(0)
+        return ""
+
+    def _take(self, line: bytes | Unreadable) -> bool:
+        if isinstance(line, Unreadable):
+            return self._receive(line)
+        try:
+            message = decode(line)
+        except ValueError as error:
+            message = Unreadable(f"it is not JSON that can be read: {error}", guess_id(line[:PEEK], line[-PEEK:]))
+        return self._receive(message)
+
+    async def _listen(self) -> None:
+        assert self._process is not None
+        assert self._process.stderr is not None
+        while data := await self._process.stderr.read(CHUNK):
+            self._stderr += data
+            del self._stderr[: -self._limits.stderr_bytes]
+
+    async def send(self, message: dict[str, Any], headers: Mapping[str, str]) -> None:
+        async with self._writing:
+            process = self._process
+            if process is None or process.stdin is None or process.stdin.is_closing():
+                raise McpError("lost", "its input is closed")
+            if process.stdin.transport.get_write_buffer_size() > MAX_UNREAD:
+                raise McpError("timeout", "it does not read what it is sent")
+            try:
+                process.stdin.write(encode(message) + b"\n")
+                await process.stdin.drain()
+            except (OSError, RuntimeError) as error:
+                raise McpError("lost", f"nothing can be written to it: {error}") from None
+
+    async def close(self) -> None:
+        """Close its input, then have it asked, then killed. Each wait is bounded."""
+        process = self._process
+        if process is None:
+            return
+        try:
+            if process.stdin is not None:
+                process.stdin.close()
+            if self._lifeline >= 0 and process.returncode is None:
+                await self._ended(process, self._limits.close_seconds)
+        finally:
+            self._release()
+            try:
+                # The keeper gives the server a second after its TERM.
+                if not await self._ended(process, 5.0):
+                    with contextlib.suppress(ProcessLookupError):
+                        process.kill()
+                    await self._ended(process, 1.0)
+            finally:
+                for task in self._readers:
+                    task.cancel()
+                await asyncio.gather(*self._readers, return_exceptions=True)
+                self._readers = []
+                transport = getattr(process, "_transport", None)
+                if transport is not None:
+                    transport.close()
+                self._process = None
+
+    async def _ended(self, process: asyncio.subprocess.Process, seconds: float) -> bool:
+        """Whether it has ended in that time. (`process.wait` also waits for its pipes, which others may hold.)"""
+        until = asyncio.get_running_loop().time() + seconds
+        while process.returncode is None:
+            if asyncio.get_running_loop().time() >= until:
+                return False
+            await asyncio.sleep(0.005)
+        return True
+
+    def _release(self) -> None:
+        if self._lifeline >= 0:
+            os.close(self._lifeline)
+            self._lifeline = -1
+
+    def tail(self) -> str:
+        return self._stderr.decode("utf-8", "replace").strip()
+
+    def forget(self) -> None:
+        pass

@@ -1,0 +1,205 @@
+"""The other commands: looking at runs, talking to them, ending them, from any terminal."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from retinue.errors import NotFound
+from retinue.testing import call
+from tests.cli.house import Gate, House, house
+from tests.cli.test_run import FANOUT, failing, lead
+
+
+def test_a_message_from_another_terminal_reaches_the_run(tmp_path: Path) -> None:
+    gate = Gate(call("artifact", id="0" * 64), "Done.", at=0)
+    with house(tmp_path, gate) as home:
+        running = home.start("run", "-n", "work", "a long task")
+        assert gate.reached.wait(10)
+        sent = home.real("send", "work", "also", "count", "the", "files")
+        assert sent.returncode == 0 and "on record" in sent.stderr
+        gate.opened.set()
+        out, _ = running.communicate(timeout=20)
+        assert (running.returncode, out) == (0, "Done.\n")
+        assert any("also count the files" in m.text for m in gate.heard[-1].messages)
+        late = home.run("send", "work", "too late")
+        assert late.returncode == 1 and "Traceback" not in late.stderr
+
+
+def test_a_cancel_from_another_terminal_is_over_when_it_returns(tmp_path: Path) -> None:
+    gate = Gate()
+    with house(tmp_path, gate) as home:
+        running = home.start("run", "a long task")
+        assert gate.reached.wait(10)
+        ended = home.real("cancel", "latest", "--reason", "enough")
+        assert ended.returncode == 0 and "cancelled" in ended.stderr
+        assert [r["state"] for r in home.runs()] == ["cancelled"]
+        _, err = running.communicate(timeout=20)
+        assert running.returncode == 1 and "enough" in err
+        assert "nothing is open" in home.run("cancel", "--all").stderr
+
+
+def test_a_sub_agent_is_addressed_through_its_run(tmp_path: Path) -> None:
+    with house(tmp_path, lead) as home:
+        home.ok("run", *FANOUT, "-n", "counting", "Delegate it.")
+        root, one, two = home.runs()
+        assert (one["parent"], one["depth"], one["state"]) == (root["id"], 1, "completed")
+        address = f"{root['short'][:4]}/{one['short']}"
+        assert home.ok("show", address).startswith(f"run      {one['id']}")
+        assert home.ok("show", one["id"][:-2]).startswith(f"run      {one['id']}")
+        many = home.run("show", f"counting/{one['label']}")
+        assert one["label"] != two["label"] or (many.returncode == 2 and "can mean 2 runs" in many.stderr)
+        table = home.ok("ps", "--tree", "--all").splitlines()
+        assert table[0].split() == ["RUN", "AGENT", "STATE", "TASK", "MODEL", "AGE", "TOKENS", "COST"]
+        assert len(table) == 4 and root["short"] in table[1] and one["short"] in table[2]
+        assert home.lines("ps", "--state", "failed", "--tree", "--json") == []
+        assert len(home.lines("ps", "--since", "1h", "--json")) == 1
+        shown = home.ok("show", "counting")
+        assert "├─ ✓" in shown and "└─ ✓" in shown and shown.endswith("Both have counted.")
+
+
+def test_what_was_said_can_be_read_and_exported(tmp_path: Path) -> None:
+    with house(tmp_path, lead) as home:
+        home.ok("run", *FANOUT, "Delegate <b>it</b>.")
+        assert "calls spawn_agents" in home.ok("logs") and '"tasks"' in home.ok("logs", "--tools")
+        assert home.ok("logs", "-n", "1").endswith("Both have counted.")
+        assert home.lines("logs", "--raw")[0]["event"]["event"] == "Requested"
+        assert home.ok("export").startswith("# Delegate <b>it</b>.")
+        page = home.ok("export", "-f", "html")
+        assert "<b>it" not in page and "&lt;b&gt;it" in page and "<script" not in page
+        trace = json.loads(home.ok("export", "-f", "perfetto"))["traceEvents"]
+        assert len({e["tid"] for e in trace}) == 3 and all(e["dur"] > 0 for e in trace if e["ph"] == "X")
+        items = home.lines("export", "-f", "jsonl")
+        assert {i["is"] for i in items} == {"begun", "step", "heard", "stood"}
+        home.ok("export", "-f", "md", "-o", "run.md")
+        assert (home.project / "run.md").read_text().startswith("# Delegate")
+        assert home.lines("export", "-f", "stream-json")[-1]["type"] == "result"
+        assert home.ok("replay").splitlines()[-1].startswith("✓ main ")
+
+
+def test_logs_follow_a_run_to_its_end(tmp_path: Path) -> None:
+    gate = Gate("The end.")
+    with house(tmp_path, gate) as home:
+        home.ok("run", "--bg", "a long task")
+        assert gate.reached.wait(10)
+        following = home.start("logs", "-f")
+        gate.opened.set()
+        out, _ = following.communicate(timeout=20)
+        assert "user: a long task" in out and out.endswith("assistant: The end.\n")
+
+
+def test_a_run_goes_on_forks_and_is_deleted(tmp_path: Path) -> None:
+    with house(tmp_path, lambda heard: f"{len(heard.messages)} messages") as home:
+        home.ok("run", "-n", "first", "one")
+        (first,) = home.runs()
+        assert home.ok("resume", first["short"], "two") == "3 messages"
+        assert home.ok("fork", first["short"], "--at", "1", "three") == "2 messages"
+        assert home.ok("fork", first["short"], "four") == "3 messages"
+        assert len(home.runs()) == 4
+        assert home.run("rm", first["short"][:2] + "zz").returncode == 2
+        home.ok("rm", "--ended")
+        assert home.runs() == []
+
+
+def test_an_open_run_is_not_deleted(tmp_path: Path) -> None:
+    gate = Gate()
+    with house(tmp_path, gate) as home:
+        id = home.ok("run", "--bg", "a long task")
+        refused = home.run("rm", id)
+        assert refused.returncode == 1 and "cancel it first" in refused.stderr
+        over = home.run("wait", id, "--timeout", "50ms")
+        assert over.returncode == 5 and "still open" in over.stderr
+
+
+def test_failed_sub_agents_can_be_tried_again(tmp_path: Path) -> None:
+    def script(heard: Any) -> Any:
+        last = heard.messages[-1].text
+        if "were tried again" in last:
+            return f"With that: {last}"
+        return call("submit_result", result="one!") if "Try again" in last else failing(heard)
+
+    with house(tmp_path, script) as home:
+        home.ok("run", *FANOUT, "-n", "counting", "Delegate it.")
+        done = home.run("resume", "counting", "--from-failed")
+        assert done.returncode == 0 and done.stderr.count("retrying") == 1
+        assert "(completed): one!" in done.stdout
+        refused = home.run("resume", "latest", "--from-failed")
+        assert refused.returncode == 1 and "no sub-agent" in refused.stderr
+
+
+def test_the_store_can_be_copied_while_it_is_in_use(tmp_path: Path) -> None:
+    gate = Gate()
+    with house(tmp_path, gate) as home:
+        home.ok("run", "--bg", "a long task")
+        home.ok("backup", str(tmp_path / "copy.db"))
+        assert home.lines("ps", "--json", "--store", str(tmp_path / "copy.db"))[0]["task"] == "a long task"
+        again = home.run("backup", str(tmp_path / "copy.db"))
+        assert again.returncode == 1 and "exists already" in again.stderr
+
+
+def test_catalogues_can_be_listed(tmp_path: Path) -> None:
+    home = House(tmp_path, OPENAI_API_KEY="k")
+    assert "openai        OPENAI_API_KEY is set" in home.ok("models", "list")
+    assert {f["family"] for f in home.lines("families", "--json")} == {
+        "agent",
+        "delegate",
+        "fanout",
+        "sessions",
+        "subagent",
+    }
+    assert "delegate_tasks" in home.ok("families", "meepo")
+    assert "artifact" in home.ok("tools")
+    (home.project / ".claude" / "agents").mkdir(parents=True)
+    text = "---\nname: critic\ndescription: Criticises.\ntools: Read\n---\nBe harsh.\n"
+    (home.project / ".claude" / "agents" / "critic.md").write_text(text)
+    assert "critic" in home.ok("agents", "list") and "Be harsh." in home.ok("agents", "show", "critic")
+    assert home.run("agents", "lint").returncode == 0
+    assert "no announcements" in home.run("deliveries").stderr
+    missing = home.run("deliveries", "retry", "nothing")
+    assert missing.returncode == 2 and "no announcement" in missing.stderr
+
+
+def test_an_agent_of_a_file_can_be_run(tmp_path: Path) -> None:
+    with house(tmp_path, lambda heard: heard.system) as home:
+        (home.project / ".claude" / "agents").mkdir(parents=True)
+        text = "---\nname: critic\ndescription: Criticises.\ntools: Read\n---\nBe harsh.\n"
+        (home.project / ".claude" / "agents" / "critic.md").write_text(text)
+        assert "Be harsh." in home.ok("run", "--agent", "critic", "judge")
+        assert home.runs()[0]["label"] == "critic"
+        missing = home.run("run", "--agent", "nobody", "judge")
+        assert missing.returncode == 2 and "no agent 'nobody'" in missing.stderr
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish", "powershell"])
+def test_each_shell_has_a_completion_script(tmp_path: Path, shell: str) -> None:
+    assert "retinue" in House(tmp_path).ok("completion", shell)
+
+
+def test_runs_are_completed_with_their_task(tmp_path: Path) -> None:
+    with house(tmp_path) as home:
+        home.ok("run", "count the files")
+        (run,) = home.runs()
+        env = {"_RETINUE_COMPLETE": "zsh_complete", "COMP_WORDS": "retinue show ", "COMP_CWORD": "2"}
+        told = home.real(env=env).stdout.splitlines()
+        assert run["short"] in told and any("count the files" in line for line in told)
+        env = {"_RETINUE_COMPLETE": "zsh_complete", "COMP_WORDS": "retinue ca", "COMP_CWORD": "1"}
+        assert "cancel" in home.real(env=env).stdout.splitlines()
+
+
+def test_an_address_that_means_several_runs_lists_them(tmp_path: Path) -> None:
+    from retinue.cli import places
+    from retinue.cli.shelf import Shelf
+
+    with house(tmp_path) as home:
+        for n in range(3):
+            home.ok("run", f"task {n}")
+        with Shelf(places.find(home.env, cwd=str(home.project))) as shelf:
+            with pytest.raises(NotFound, match=r"can mean 3 runs: .*task 2.*task 0"):
+                shelf.resolve("main")
+            with pytest.raises(NotFound, match="can mean 3 runs"):
+                shelf.resolve(home.runs()[0]["id"][:4])
+            assert shelf.resolve("latest").task == "task 2"
+            assert shelf.resolve(shelf.resolve("latest").short).task == "task 2"

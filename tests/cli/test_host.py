@@ -1,0 +1,225 @@
+"""The host: one process for a store, found or started by every command, and replaceable at any moment."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import stat
+from pathlib import Path
+
+import pytest
+
+from retinue.testing import call
+from tests.cli.house import Gate, House, house, is_alive
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def test_a_run_is_carried_out_by_a_host_that_leaves_when_nothing_is_left(tmp_path: Path) -> None:
+    with house(tmp_path) as home:
+        assert home.ok("run", "hello") == "Done."
+        pid = home.host_pid()
+        home.until(lambda: not is_alive(pid))
+        assert list((tmp_path / "run" / "retinue").iterdir()) == []
+        assert [r["state"] for r in home.runs()] == ["completed"]
+
+
+def test_everything_is_for_its_owner_alone(tmp_path: Path) -> None:
+    gate = Gate()
+    with house(tmp_path, gate) as home:
+        home.ok("run", "--bg", "hello")
+        gate.reached.wait(10)
+        store, plans = home.store, Path(f"{home.store}.plans")
+        assert [mode(p) for p in (store, home.socket, *plans.iterdir())] == [0o600] * 3
+        assert [mode(p) for p in (store.parent, plans, home.socket.parent)] == [0o700] * 3
+        logs = list((tmp_path / "state" / "retinue" / "log").iterdir())
+        assert [mode(p) for p in logs] == [0o600]
+        assert json.loads((store.parent / "project.json").read_text())["root"] == str(home.project)
+        gate.opened.set()
+
+
+def test_a_key_is_in_no_file_and_in_no_list_of_processes(tmp_path: Path) -> None:
+    gate = Gate()
+    with house(tmp_path, gate) as home:
+        home.ok("run", "--bg", "hello")
+        assert gate.reached.wait(10)
+        pid = home.host_pid()
+        assert b"sk-very-secret" not in Path(f"/proc/{pid}/environ").read_bytes()
+        assert b"sk-very-secret" not in Path(f"/proc/{pid}/cmdline").read_bytes()
+        gate.opened.set()
+        home.ok("wait")
+        for path in tmp_path.rglob("*"):
+            if path.is_file():
+                assert b"sk-very-secret" not in path.read_bytes(), path
+
+
+def test_runs_of_a_killed_host_are_taken_up_by_the_next_command(tmp_path: Path) -> None:
+    gate = Gate(call("artifact", id="0" * 64), "All of it.", at=1)
+    with house(tmp_path, gate) as home:
+        id = home.ok("run", "--bg", "a long task")
+        assert gate.reached.wait(10)
+        os.kill(home.host_pid(), signal.SIGKILL)
+        home.until(lambda: home.runs()[0]["state"] == "paused")
+        gate.reached.clear()
+        waiting = home.start("wait", id)
+        assert gate.reached.wait(10)
+        gate.opened.set()
+        assert waiting.wait(20) == 0
+        waiting.communicate()
+        assert home.ok("show", id).endswith("All of it.")
+        said = [m["event"]["event"] for m in home.lines("logs", id, "--raw")]
+        assert said.count("Requested") == 1 and "Recovered" in said
+
+
+def test_a_run_that_is_watched_while_its_host_dies_says_so_and_is_kept(tmp_path: Path) -> None:
+    gate = Gate()
+    with house(tmp_path, gate) as home:
+        watching = home.start("run", "a long task")
+        assert gate.reached.wait(10)
+        os.kill(home.host_pid(), signal.SIGKILL)
+        _, err = watching.communicate(timeout=20)
+        assert watching.returncode == 1
+        assert "retinue: the host of this project went away" in err and "Traceback" not in err
+        gate.opened.set()
+        assert home.ok("resume") == "Done."
+
+
+def test_two_commands_that_need_a_host_at_once_get_the_same_one(tmp_path: Path) -> None:
+    with house(tmp_path) as home:
+        both = [home.start("run", f"task {n}") for n in range(3)]
+        assert [p.communicate(timeout=20)[0].strip() for p in both] == ["Done."] * 3
+        assert [p.returncode for p in both] == [0] * 3
+        assert [r["state"] for r in home.runs()] == ["completed"] * 3
+
+
+def test_a_host_that_is_asked_to_end_leaves_its_runs_open(tmp_path: Path) -> None:
+    gate = Gate()
+    with house(tmp_path, gate) as home:
+        id = home.ok("run", "--bg", "a long task")
+        assert gate.reached.wait(10)
+        pid = home.host_pid()
+        assert "1 runs stay open" in home.run("stop").stderr
+        assert not is_alive(pid)
+        assert home.runs()[0]["state"] == "paused"
+        gate.opened.set()
+        assert home.ok("attach", id) == "Done."
+
+
+def test_sigterm_closes_a_host_in_good_order(tmp_path: Path) -> None:
+    gate = Gate()
+    with house(tmp_path, gate) as home:
+        id = home.ok("run", "--bg", "a long task")
+        assert gate.reached.wait(10)
+        pid = home.host_pid()
+        os.kill(pid, signal.SIGTERM)
+        home.until(lambda: not is_alive(pid))
+        gate.opened.set()
+        assert home.ok("attach", id) == "Done."
+        found = next(e["event"] for e in home.lines("logs", id, "--raw") if e["event"]["event"] == "Recovered")
+        assert found["clean"] is True
+
+
+def test_stop_all_ends_the_hosts_of_every_project(tmp_path: Path) -> None:
+    gate = Gate()
+    with house(tmp_path, gate) as home:
+        other = tmp_path / "other"
+        (other / ".retinue").mkdir(parents=True)
+        home.ok("run", "--bg", "one")
+        home.ok("run", "--bg", "two", cwd=other)
+        done = home.run("stop", "--all", cwd=tmp_path)
+        assert done.stderr.count("stopped host") == 2
+        assert "no host is running" in home.run("stop").stderr
+
+
+def test_a_greeting_of_another_version_is_refused_in_words(tmp_path: Path) -> None:
+    gate = Gate()
+    with house(tmp_path, gate) as home:
+        home.ok("run", "--bg", "a long task")
+        with socket.socket(socket.AF_UNIX) as line:
+            line.connect(str(home.socket))
+            line.sendall(b'{"hello":99}\n')
+            told = json.loads(line.makefile().readline())
+        assert "retinue stop" in told["error"]
+        with socket.socket(socket.AF_UNIX) as line:
+            line.connect(str(home.socket))
+            line.sendall(b"GET / HTTP/1.1\n")
+            assert "no greeting" in json.loads(line.makefile().readline())["error"]
+
+
+def test_a_request_that_is_not_understood_is_answered_and_the_line_stays_open(tmp_path: Path) -> None:
+    gate = Gate()
+    with house(tmp_path, gate) as home:
+        home.ok("run", "--bg", "a long task")
+        with socket.socket(socket.AF_UNIX) as line:
+            line.connect(str(home.socket))
+            file = line.makefile("rw")
+            file.write('{"hello":1}\n{"id":7,"want":{"do":"dance"}}\n{"id":8,"want":{"do":"status"}}\n')
+            file.flush()
+            file.readline()
+            wrong, right = json.loads(file.readline()), json.loads(file.readline())
+        assert wrong["id"] == 7 and "does not understand" in wrong["error"]["message"]
+        assert right["id"] == 8 and right["done"]["open"] == 1
+
+
+def test_a_path_that_is_too_long_for_a_socket_is_replaced(tmp_path: Path) -> None:
+    with house(tmp_path) as home:
+        deep = tmp_path / ("d" * 60) / ("e" * 60)
+        deep.mkdir(parents=True)
+        home.env["XDG_RUNTIME_DIR"] = ""
+        store = deep / "runs.db"
+        try:
+            assert home.ok("run", "--store", str(store), "hello") == "Done."
+            assert home.lines("ps", "--store", str(store), "--json")[0]["state"] == "completed"
+        finally:
+            home.run("stop", "--store", str(store))
+        assert mode(store) == 0o600
+
+
+def test_without_a_runtime_folder_the_socket_stands_beside_the_store(tmp_path: Path) -> None:
+    gate = Gate()
+    with house(tmp_path, gate) as home:
+        home.env["XDG_RUNTIME_DIR"] = ""
+        home.env["XDG_DATA_HOME"] = "/tmp/r" + str(os.getpid()) if len(str(tmp_path)) > 60 else str(tmp_path / "data")
+        Path(home.env["XDG_DATA_HOME"]).mkdir(exist_ok=True)
+        try:
+            home.ok("run", "--bg", "hello")
+            found = list(Path(home.env["XDG_DATA_HOME"]).glob("retinue/projects/*/retinue.db.sock"))
+            assert [mode(p) for p in found] == [0o600]
+            gate.opened.set()
+            home.ok("wait")
+        finally:
+            home.run("stop")
+
+
+def test_new_keys_hold_from_the_next_command_on(tmp_path: Path) -> None:
+    with house(tmp_path) as home:
+        wrong = home.run("run", "--max-turns", "1", "hello", env={"OPENAI_BASE_URL": f"{home.llm.url}/nowhere"})
+        assert wrong.returncode != 0
+        assert home.ok("run", "hello") == "Done."
+
+
+def test_a_store_that_another_program_holds_is_named(tmp_path: Path) -> None:
+    from retinue.store.sqlite_open import Lock
+
+    with house(tmp_path) as home:
+        store = tmp_path / "held.db"
+        lock = Lock(str(store))
+        lock.acquire()
+        try:
+            done = home.run("run", "--store", str(store), "hello", env={"RETINUE_START_SECONDS": "0.5"})
+        finally:
+            lock.release()
+        assert done.returncode == 1
+        assert f"is in use by process {os.getpid()}" in done.stderr and "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("command", [("ps",), ("deliveries",), ("ps", "--json")])
+def test_looking_starts_no_host_and_makes_no_file(tmp_path: Path, command: tuple[str, ...]) -> None:
+    home = House(tmp_path)
+    home.ok(*command)
+    assert list((tmp_path / "data").iterdir()) == []
+    assert list((tmp_path / "run").iterdir()) == []

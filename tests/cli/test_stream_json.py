@@ -1,0 +1,175 @@
+"""Lines of stream-json, from items that were recorded: the same items give the same lines."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from retinue.cli.stream_json import Head, lines
+from retinue.cli.wire import Begun, Final, Heard, Item, Said, Stepped, Stood
+from retinue.core.events import Entry, ModelFailed, Ordered, Replied, ToolReturned
+from retinue.core.orders import Order, Orders, Slot, Spec
+from retinue.core.state import Ended, Run, Thinking
+from retinue.core.values import Assistant, Call, Ending, Reply, Result, Usage, User
+from retinue.store.base import Row
+
+ROOT, CHILD = "root-run", "child-run"
+TOP = Spec(id=ROOT, order=Order(agent="main-0a1b2c3d", task="go", label="main", cwd="/work"), root=ROOT, model="p:m")
+BELOW = Spec(
+    id=CHILD,
+    order=Order(agent="main-0a1b2c3d.delegate", task="look", label="looker"),
+    root=ROOT,
+    parent=ROOT,
+    depth=1,
+    created_at=1_200,
+    slot=Slot(turn=1, index=0, item=0, call_id="c1", tool="delegate_tasks"),
+    model="p:m",
+)
+THINKING = Thinking(attempt=1, purpose="turn", hold=(0, 0, 0, 0), max_output=9)
+USAGE = Usage(input=100, output=20, cache_read=60, turns=1)
+
+
+def ended(spec: Spec, state: Any, at: int, **fields: Any) -> Row:
+    ending = Ending(state=state, at=at, **fields)
+    run = Run(id=spec.id, state=Ended(ending=ending), turn=2, usage=USAGE, model_used="m", started_at=1_000)
+    return Row(spec, run)
+
+
+def step(seq: int, run: str, at: int, event: Any, stale: str = "") -> Stepped:
+    return Stepped(seq=seq, entry=Entry(run=run, at=at, event=event, stale=stale))
+
+
+def recorded() -> tuple[list[Item], Final]:
+    delegating = Assistant(text="I delegate.", calls=(Call(id="c1", name="delegate_tasks", args='{"n":1}'),))
+    looking = Assistant(calls=(Call(id="d1", name="write", args='{"path":"a"}'),))
+    replied = Replied(attempt=1, reply=Reply(message=delegating, usage=USAGE, stop="calls", model="m"))
+    looked = Replied(attempt=1, reply=Reply(message=looking, usage=USAGE, stop="calls", model="m"))
+    last = Replied(attempt=2, reply=Reply(message=Assistant(text="All done."), usage=USAGE, model="m"))
+    orders = Ordered(turn=1, index=0, call_id="c1", name="delegate_tasks", orders=Orders())
+    back = ToolReturned(turn=1, index=0, call_id="d1", name="write", text="Denied.", error=True)
+    child, top = (
+        ended(BELOW, "failed", 1_800, stop="sub_agent_error", error="no"),
+        ended(TOP, "completed", 2_000, stop="done", text="All done."),
+    )
+    items: list[Item] = [
+        Begun(spec=TOP),
+        Heard(run=ROOT, n=0, message=User(text="go")),
+        step(3, ROOT, 1_050, ModelFailed(attempt=1, kind="overloaded", message="busy", retry=True)),
+        step(4, ROOT, 1_100, replied),
+        Heard(run=ROOT, n=1, message=delegating),
+        step(5, ROOT, 1_150, orders),
+        Begun(spec=BELOW),
+        Stood(
+            row=Row(BELOW, Run(id=CHILD, state=Thinking(attempt=1, purpose="turn", hold=(0, 0, 0, 0), max_output=9)))
+        ),
+        Said(run=CHILD, attempt=1, text="I lo"),
+        step(6, CHILD, 1_400, looked),
+        Heard(run=CHILD, n=1, message=looking),
+        step(7, CHILD, 1_500, back),
+        step(8, CHILD, 1_550, back, stale="it was told before"),
+        Heard(run=CHILD, n=2, message=Result(call_id="d1", name="write", text="Denied.", error=True, denied=True)),
+        Stood(row=child),
+        Heard(run=ROOT, n=2, message=Result(call_id="c1", name="delegate_tasks", text="it failed")),
+        step(9, ROOT, 1_990, last),
+        Heard(run=ROOT, n=3, message=Assistant(text="All done.")),
+    ]
+    return items, Final(rows=(top, child))
+
+
+def told(**head: Any) -> list[dict[str, Any]]:
+    items, final = recorded()
+    return list(lines(Head(tools=("read",), agents=("critic",), mode="manual", **head), items, final))
+
+
+def test_the_lines_are_those_that_programs_know() -> None:
+    kinds = [(x["type"], x.get("subtype"), x["agent_id"]) for x in told()]
+    assert kinds == [
+        ("system", "init", ROOT),
+        ("user", None, ROOT),
+        ("system", "api_retry", ROOT),
+        ("assistant", None, ROOT),
+        ("system", "task_started", CHILD),
+        ("system", "task_updated", CHILD),
+        ("system", "task_progress", CHILD),
+        ("assistant", None, CHILD),
+        ("user", None, CHILD),
+        ("system", "task_notification", CHILD),
+        ("user", None, ROOT),
+        ("assistant", None, ROOT),
+        ("result", "success", ROOT),
+    ]
+
+
+def test_each_line_says_whose_it_is_and_when() -> None:
+    for x in told():
+        assert x["session_id"] == ROOT
+        below = x["agent_id"] == CHILD
+        assert (x["parent_agent_id"], x["depth"]) == ((ROOT, 1) if below else (None, 0))
+        assert x.get("parent_tool_use_id") == ("c1" if below and x["type"] in ("assistant", "user") else None)
+    assert [x["seq"] for x in told()] == [0, 0, 3, 4, 5, 5, 6, 6, 8, 8, 8, 9, 9]
+
+
+def test_the_first_line_describes_the_run() -> None:
+    first = told()[0]
+    assert (first["cwd"], first["model"], first["permissionMode"]) == ("/work", "p:m", "manual")
+    assert (first["tools"], first["agents"], first["mcp_servers"]) == (["read"], ["critic"], [])
+
+
+def test_a_reply_has_its_content_its_stop_and_its_usage() -> None:
+    said = next(x["message"] for x in told() if x["type"] == "assistant")
+    assert said["content"] == [
+        {"type": "text", "text": "I delegate."},
+        {"type": "tool_use", "id": "c1", "name": "delegate_tasks", "input": {"n": 1}},
+    ]
+    assert (said["stop_reason"], said["model"]) == ("tool_use", "m")
+    assert said["usage"]["input_tokens"] == 40 and said["usage"]["cache_read_input_tokens"] == 60
+
+
+def test_a_sub_agent_is_told_of_from_its_start_to_its_end() -> None:
+    tasks = {x["subtype"]: x for x in told() if x.get("task_id") == CHILD}
+    assert (tasks["task_started"]["description"], tasks["task_started"]["tool_use_id"]) == ("looker", "c1")
+    assert tasks["task_updated"]["patch"] == {"status": "running"}
+    assert tasks["task_progress"]["last_tool_name"] == "write"
+    assert tasks["task_progress"]["usage"] == {"total_tokens": 120, "tool_uses": 0, "duration_ms": 200}
+    assert (tasks["task_notification"]["status"], tasks["task_notification"]["summary"]) == ("failed", "no")
+
+
+def test_the_result_has_everything_that_was_spent_and_refused() -> None:
+    result = told()[-1]
+    assert (result["result"], result["is_error"], result["num_turns"]) == ("All done.", False, 2)
+    assert (result["duration_ms"], result["duration_api_ms"]) == (1_000, 1_090)
+    assert result["permission_denials"] == [
+        {"tool_name": "write", "tool_use_id": "d1", "tool_input": {"path": "a"}, "agent_id": CHILD}
+    ]
+    assert result["subagent_stats"] == {
+        "spawned": 1,
+        "requested": {"background": 0, "foreground": 1},
+        "max_depth": 1,
+        "completed": 0,
+        "failed": 1,
+        "killed": {"parent": 0, "user": 0, "system": 0},
+        "by_type": {"main.delegate": 1},
+    }
+    assert result["modelUsage"]["m"] == {
+        "inputTokens": 80,
+        "outputTokens": 40,
+        "cacheReadInputTokens": 120,
+        "cacheCreationInputTokens": 0,
+        "costUSD": 0.0,
+    }
+
+
+def test_text_as_it_comes_is_told_only_when_asked_for() -> None:
+    streamed = [x for x in told(deltas=True) if x["type"] == "stream_event"]
+    assert [x["event"]["delta"]["text"] for x in streamed] == ["I lo"]
+
+
+def test_ends_have_the_subtypes_that_programs_know() -> None:
+    for state, stop, subtype in (
+        ("incomplete", "turn_limit", "error_max_turns"),
+        ("incomplete", "usd_budget", "error_max_budget_usd"),
+        ("timed_out", "deadline", "error_timeout"),
+        ("cancelled", "cancelled", "error_cancelled"),
+        ("failed", "server_error", "error_during_execution"),
+    ):
+        (result,) = lines(Head(), [], Final(rows=(ended(TOP, state, 2_000, stop=stop, error="why"),)))
+        assert (result["subtype"], result["is_error"], result["result"]) == (subtype, True, "why")

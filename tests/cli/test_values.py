@@ -1,0 +1,216 @@
+"""The pure parts: words, exit codes, rules, the choice of a provider, places."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+
+from retinue import errors
+from retinue.cli import asking, exits, places, provider, words
+from retinue.cli.inside import whole_turns
+from retinue.cli.plan import AgentPlan, Plan
+from retinue.core.values import Assistant, Call, Result, User
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("90", 90), ("1.5s", 1.5), ("300ms", 0.3), ("10m", 600), ("1h30m", 5_400), ("2d", 172_800), ("1m30", 90)],
+)
+def test_a_length_of_time_is_read_as_people_write_it(text: str, seconds: float) -> None:
+    assert words.seconds(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "soon", "-1", "1x", "m", "s"])
+def test_what_is_no_length_of_time_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="length of time"):
+        words.seconds(text)
+
+
+def test_numbers_and_times_are_short() -> None:
+    assert [words.count(n) for n in (0, 940, 18_900, 999_949, 1_200_000)] == ["0", "940", "18.9k", "999.9k", "1.2M"]
+    spans = [words.span(ms) for ms in (400, 9_999, 61_000, 12_000_000, 187_200_000)]
+    assert spans == ["0.4s", "10s", "1m01s", "3h20m", "2d4h"]
+    assert [words.money(usd) for usd in (0.0, 0.61, 0.0004, None)] == ["$0.00", "$0.61", "$0.0004", "n/a"]
+
+
+def test_a_text_cannot_steer_the_terminal() -> None:
+    assert "\x1b" not in words.safe("a\x1b]0;owned\x07b\nc") and words.safe("a\tb\nc") == "a\tb\nc"
+    assert words.line("a\x1b[2Jb\nc", 20) == "a [2Jb c"
+
+
+def test_states_have_one_vocabulary() -> None:
+    states = ("queued", "thinking", "working", "waiting", "asking", "stopping", "timed_out")
+    assert [words.state(s) for s in states] == [
+        "queued",
+        "running",
+        "running",
+        "waiting",
+        "needs_input",
+        "cancelling",
+        "timed_out",
+    ]
+    assert words.wanted("timed_out", ["failed"]) and not words.wanted("completed", ["failed", "open"])
+
+
+@pytest.mark.parametrize(
+    ("state", "stop", "options", "code"),
+    [
+        ("completed", "done", {}, 0),
+        ("completed", "done", {"failed_children": 1}, 0),
+        ("completed", "done", {"failed_children": 1, "strict": True}, 3),
+        ("completed", "done", {"denials": 1, "strict": True}, 4),
+        ("failed", "sub_agent_error", {}, 1),
+        ("failed", "sub_agent_error", {"denials": 2}, 4),
+        ("failed", "auth", {}, 6),
+        ("incomplete", "turn_limit", {}, 5),
+        ("incomplete", "usd_budget", {}, 5),
+        ("incomplete", "not_submitted", {}, 1),
+        ("timed_out", "deadline", {}, 5),
+        ("cancelled", "cancelled", {}, 1),
+        ("interrupted", "restart", {}, 1),
+    ],
+)
+def test_each_end_has_its_exit_code(state: str, stop: str, options: dict[str, Any], code: int) -> None:
+    assert exits.of_outcome(state, stop, **options) == code
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (errors.ConfigError("wrong"), 2),
+        (errors.ConfigError("no key for openai: set OPENAI_API_KEY"), 6),
+        (exits.NoProvider("none"), 6),
+        (errors.NotFound("no run"), 2),
+        (errors.Refused("open", "it is open"), 1),
+        (errors.StoreLocked("in use"), 1),
+        (errors.StoreFull("full"), 1),
+        (errors.ModelRejected("no", kind="auth"), 6),
+        (OSError(28, "No space left on device", "x.db"), 1),
+        (KeyboardInterrupt(), 130),
+    ],
+)
+def test_each_error_has_its_exit_code_and_one_line(error: BaseException, code: int) -> None:
+    assert exits.of_error(error) == code
+    assert "\n" not in exits.sentence(error)
+
+
+def test_a_full_disk_says_what_to_do() -> None:
+    assert exits.sentence(OSError(28, "No space left on device", "x.db")) == (
+        "x.db: No space left on device. Free some space and try again."
+    )
+
+
+def test_every_exit_code_is_explained() -> None:
+    assert set(exits.MEANING) == {0, 1, 2, 3, 4, 5, 6, 130, 143}
+
+
+def test_rules_of_other_programs_become_ours() -> None:
+    assert asking.rules("allow", ["Read,Bash(git log:*)", "Edit(src/**) WebFetch(domain:x.org)"]) == (
+        "allow: read",
+        "allow: shell(git log*)",
+        "allow: edit(src/**)",
+        "allow: fetch(domain:x.org)",
+    )
+    assert asking.rules("deny", ["mcp__Server__tool"]) == ("deny: mcp__Server__tool",)
+
+
+@pytest.mark.parametrize(
+    ("name", "mode"),
+    [
+        ("default", "manual"),
+        ("acceptEdits", "acceptEdits"),
+        ("auto_edit", "acceptEdits"),
+        ("yolo", "bypassPermissions"),
+        ("read-only", "plan"),
+        ("workspace-write", "auto"),
+        ("danger-full-access", "bypassPermissions"),
+        ("dontAsk", "dontAsk"),
+    ],
+)
+def test_permission_modes_have_the_names_that_people_know(name: str, mode: str) -> None:
+    assert asking.mode(name) == mode
+
+
+def test_agents_can_be_given_in_json() -> None:
+    (made,) = asking.inline_agents('{"critic": {"description": "d", "prompt": "p", "tools": "Read, Grep"}}')
+    assert (made.name, made.instructions, made.tools) == ("critic", "p", ("read", "search"))
+    with pytest.raises(click.UsageError, match="prompt"):
+        asking.inline_agents('{"critic": 1}')
+
+
+KEYS = {"ANTHROPIC_API_KEY": "k", "RETINUE_PROBE": "0"}
+
+
+@pytest.mark.parametrize(
+    ("options", "environ", "model", "why"),
+    [
+        ({"flag": "claude-opus-4-5"}, KEYS, "anthropic:claude-opus-4-5", "--model"),
+        ({"agent": "anthropic:a"}, {**KEYS, "RETINUE_MODEL": "anthropic:b"}, "anthropic:a", "its agent's file"),
+        ({"agent": "inherit"}, {**KEYS, "RETINUE_MODEL": "anthropic:b"}, "anthropic:b", "RETINUE_MODEL"),
+        ({"config": "anthropic:c"}, KEYS, "anthropic:c", "the configuration"),
+        ({}, KEYS, "anthropic:claude-sonnet-4-5", "ANTHROPIC_API_KEY is set"),
+        ({}, {"GOOGLE_API_KEY": "k"}, "gemini:gemini-3-flash-preview", "GOOGLE_API_KEY is set"),
+        ({}, {"RETINUE_PROBE": "0"}, "offline/explorer", "no model configured"),
+        ({"flag": "offline"}, KEYS, "offline/explorer", "--model"),
+        ({"flag": "anthropic:a|claude-b"}, KEYS, "anthropic:a|anthropic:claude-b", "--model"),
+    ],
+)
+def test_a_provider_is_chosen_in_order(options: dict[str, str], environ: dict[str, str], model: str, why: str) -> None:
+    assert provider.choose(environ, **options)[:2] == (model, why)
+
+
+def test_a_key_without_a_known_model_is_named_as_a_hint() -> None:
+    choice = provider.choose({"GITHUB_API_KEY": "k", "RETINUE_PROBE": "0"})
+    assert choice.model == "offline/explorer" and "GITHUB_API_KEY is set" in choice.hints[0]
+
+
+def test_a_missing_key_is_told_with_a_way_out() -> None:
+    with pytest.raises(exits.NoProvider, match=r"OPENAI_API_KEY.*offline/explorer"):
+        provider.choose({}, flag="openai:gpt-5.2")
+
+
+def test_a_project_is_the_nearest_folder_that_is_marked(tmp_path: Path) -> None:
+    inner = tmp_path / "a" / "b"
+    inner.mkdir(parents=True)
+    assert places.project_root(str(inner)) == str(inner)
+    (tmp_path / "a" / ".retinue").mkdir()
+    assert places.project_root(str(inner)) == str(tmp_path / "a")
+
+
+def test_two_projects_of_one_name_have_two_stores(tmp_path: Path) -> None:
+    env = {"HOME": str(tmp_path), "XDG_DATA_HOME": "relative"}
+    found = []
+    for name in ("x", "y"):
+        (tmp_path / name / "same" / ".git").mkdir(parents=True)
+        found.append(places.find(env, cwd=str(tmp_path / name / "same")))
+    assert len({p.store for p in found}) == len({p.socket for p in found}) == 2
+    assert all(p.store.startswith(str(tmp_path / ".local/share/retinue/projects/same-")) for p in found)
+
+
+def test_a_socket_never_has_too_long_a_name(tmp_path: Path) -> None:
+    long = tmp_path / ("x" * 100)
+    long.mkdir()
+    for env in ({"HOME": str(long)}, {"HOME": str(long), "XDG_RUNTIME_DIR": str(long)}):
+        assert len(os.fsencode(places.find(env, cwd=str(long)).socket)) <= places.SOCKET_LIMIT
+
+
+def test_a_folder_of_somebody_else_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "getuid", lambda: 12_345)
+    with pytest.raises(errors.ConfigError, match="somebody else"):
+        places.private_directory(str(tmp_path), strict=True)
+
+
+def test_the_same_plan_has_the_same_stamp_and_another_has_not() -> None:
+    one, two = Plan(agent=AgentPlan(model="m")), Plan(agent=AgentPlan(model="n"))
+    assert one.stamp == Plan(agent=AgentPlan(model="m")).stamp != two.stamp
+    assert words.agent(one.agent_name) == "main" and words.agent(f"{one.agent_name}.delegate") == "main.delegate"
+
+
+def test_a_fork_never_cuts_a_turn_in_half() -> None:
+    calls = tuple(Call(id=str(n), name="x") for n in range(2))
+    messages = [User(text="t"), Assistant(calls=calls), Result(call_id="0", text=""), Result(call_id="1", text="")]
+    assert [whole_turns(messages, at) for at in range(6)] == [0, 1, 1, 1, 4, 4]

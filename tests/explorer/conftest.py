@@ -1,0 +1,3 @@
+"""The trees are material, not tests."""
+
+collect_ignore_glob = ["trees/*"]

@@ -1,0 +1,4 @@
+int jpeg_decode(void)
+{
+    return 0;
+}

@@ -1,0 +1,4 @@
+export async function fetchCount() {
+  const reply = await fetch('/count');
+  return reply.json();
+}

@@ -1,0 +1,1 @@
+"""The nouns of bookkeeping: accounts, entries, money."""

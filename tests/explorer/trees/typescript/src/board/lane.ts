@@ -1,0 +1,6 @@
+import type { Card } from './card';
+
+export interface Lane {
+  name: string;
+  cards: Card[];
+}

@@ -1,0 +1,3 @@
+export { Board } from './board/board';
+export type { Card } from './board/card';
+export { connect } from './sync/client';

@@ -1,0 +1,113 @@
+"""Commands in the real sandbox, for tests: a caller with its directory, and the tools that execute."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+import uuid
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+from retinue.core.orders import Order, Spec
+from retinue.core.state import Queued, Run
+from retinue.core.values import Capabilities
+from retinue.sandbox.base import Command, Ended, Limits, Sandbox
+from retinue.sandbox.bwrap import find_sandbox
+from retinue.sandbox.shield import clear_places
+from retinue.tools.base import Answer, Caller
+from retinue.tools.builtin.git import GitTool
+from retinue.tools.builtin.processes import Processes
+from retinue.tools.builtin.shell import ShellOutputTool, ShellStopTool, ShellTool
+
+T = TypeVar("T")
+
+
+class House:
+    """A workspace and a runtime's state directory, beside each other."""
+
+    def __init__(self, folder: Path, **options: Any) -> None:
+        self.workspace, self.state = folder / "workspace", folder / "state"
+        self.workspace.mkdir(exist_ok=True)
+        self.processes = Processes(self.state, **options)
+        self.shell = ShellTool(self.processes)
+        self.output = ShellOutputTool(self.processes)
+        self.stop = ShellStopTool(self.processes)
+        self.git = GitTool(self.processes)
+
+    def caller(self, key: str = "", **fields: Any) -> Caller:
+        run = fields.pop("run", "run-1")
+        spec = Spec(id=run, root=run, order=Order(agent="a", task="t"), created_at=0)
+        known = {"root": str(self.workspace), "held": Capabilities(), "at": int(time.time() * 1000), **fields}
+        key = key or uuid.uuid4().hex
+        return Caller(spec=spec, run=Run(id=run, state=Queued()), call_id="c", index=0, key=key, **known)
+
+    async def sh(self, command: str, caller: Caller | None = None, **args: Any) -> Answer:
+        answer = await self.shell.run(caller or self.caller(), {"command": command, **args})
+        assert isinstance(answer, Answer)
+        return answer
+
+
+def in_house(folder: Path, act: Callable[[House], Awaitable[T]], **options: Any) -> T:
+    """Run something with a house, and close it behind."""
+
+    async def go() -> T:
+        house = House(folder, **options)
+        try:
+            return await act(house)
+        finally:
+            await house.processes.close()
+
+    return asyncio.run(go())
+
+
+def run_in(
+    workspace: Path, script: str, *, sandbox: Sandbox | None = None, seconds: float = 30, **fields: Any
+) -> tuple[Ended, str]:
+    """One script in a sandbox of its own, with the workspace writable unless told otherwise."""
+    output = bytearray()
+    known: dict[str, Any] = {
+        "cwd": str(workspace),
+        "write": (str(workspace),),
+        "env": {"PATH": "/usr/bin:/bin", "HOME": os.path.expanduser("~")},
+        "tag": uuid.uuid4().hex,
+        "limits": Limits(),
+        **fields,
+    }
+
+    async def go() -> Ended:
+        command = Command(argv=("/bin/bash", "-c", script), **known)
+        running = await (sandbox or find_sandbox()).start(command, output.extend)
+        ended = await running.wait(seconds)
+        clear_places()
+        return ended
+
+    ended = asyncio.run(go())
+    return ended, output.decode("utf-8", "replace")
+
+
+def processes_with(token: str) -> list[int]:
+    """Everything alive whose command line or environment has the token, this process excepted."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit() or int(entry.name) == os.getpid():
+            continue
+        try:
+            told = (entry / "cmdline").read_bytes() + (entry / "environ").read_bytes()
+            dead = (entry / "stat").read_bytes().rpartition(b") ")[2][:1] in b"ZX"
+        except OSError:
+            continue
+        if token.encode() in told and not dead:
+            found.append(int(entry.name))
+    return found
+
+
+def wait_until(condition: Callable[[], bool], seconds: float = 10.0) -> bool:
+    """For what another process does: there is no event to wait for."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.02)
+    return True

@@ -1,0 +1,60 @@
+"""A caller with a directory of its own, for the tests of the file tools."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+from retinue.core.orders import Order, Spec
+from retinue.core.state import Queued, Run
+from retinue.core.values import Capabilities
+from retinue.tools.base import Answer, Caller
+from retinue.tools.builtin.base import Builtin
+from retinue.tools.builtin.edit import Edit, Write
+from retinue.tools.builtin.files import Find, List, Read
+from retinue.tools.builtin.search import Search
+
+TOOLS: dict[str, Builtin[Any]] = {t.name: t for t in (Read(), List(), Find(), Search(), Edit(), Write())}
+
+
+def a_caller(root: Path | str, **fields: Any) -> Caller:
+    held = Capabilities(read=fields.pop("read", None), write=fields.pop("write", None))
+    spec = Spec(id="r", order=Order(agent="boss", task="t"), root="r")
+    run = Run(id="r", state=Queued(), turn=2)
+    return Caller(spec=spec, run=run, call_id="c", index=1, key="k", at=5, root=str(root), held=held, **fields)
+
+
+class Desk:
+    """Calls tools in one directory: `ok` and `no` are the text of an answer that must not, or must, be an error."""
+
+    def __init__(self, root: Path, **fields: Any) -> None:
+        self.root = root
+        self.fields = fields
+
+    def call(self, name: str, **args: Any) -> Answer:
+        answer = asyncio.run(TOOLS[name].run(a_caller(self.root, **self.fields), args))
+        assert isinstance(answer, Answer)
+        answer.text.encode()
+        return answer
+
+    def ok(self, name: str, **args: Any) -> str:
+        answer = self.call(name, **args)
+        assert not answer.error, answer.text
+        return answer.text
+
+    def no(self, name: str, **args: Any) -> str:
+        answer = self.call(name, **args)
+        assert answer.error, answer.text
+        return answer.text
+
+    def again(self) -> Desk:
+        return Desk(self.root, **{**self.fields, "again": True})
+
+
+def tree(root: Path, files: dict[str, str | bytes]) -> Path:
+    for name, content in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return root

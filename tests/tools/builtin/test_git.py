@@ -1,0 +1,203 @@
+"""The git tool: it looks, whatever the repository or the model would have it do."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from retinue.core.values import Capabilities
+from retinue.tools.base import Answer
+from retinue.tools.builtin.git import OPTIONS, GitTool
+from retinue.tools.builtin.processes import Processes
+from tests.needs import needs
+from tests.sandbox.bwrap_world import House, in_house
+
+pytestmark = needs("bwrap", "git")
+
+
+def host_git(folder: Path, *words: str) -> str:
+    environment = {**os.environ, "GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_NOSYSTEM": "1"}
+    base = ["git", "-C", str(folder), "-c", "user.name=Ada", "-c", "user.email=ada@example.com"]
+    return subprocess.run([*base, *words], check=True, env=environment, capture_output=True, text=True).stdout
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> Path:
+    workspace = House(tmp_path).workspace
+    host_git(workspace, "init", "-q", "-b", "main")
+    (workspace / "a.txt").write_text("one\n")
+    host_git(workspace, "add", "-A")
+    host_git(workspace, "commit", "-q", "-m", "the first")
+    (workspace / "a.txt").write_text("two\n")
+    host_git(workspace, "commit", "-q", "-am", "the second")
+    host_git(workspace, "tag", "v1")
+    (workspace / "a.txt").write_text("three\n")
+    (workspace / "new.txt").write_text("x\n")
+    return tmp_path
+
+
+def ask(folder: Path, *words: str, **fields: Any) -> Answer:
+    async def act(house: House) -> Answer:
+        answer = await house.git.run(house.caller(**fields), {"args": list(words)})
+        assert isinstance(answer, Answer)
+        return answer
+
+    return in_house(folder, act)
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["log", "--oneline", "-n1"], "the second"),
+        (["log", "-1", "--format=%s by %an"], "the second by Ada\n"),
+        (["log", "-n", "1", "--stat", "--", "a.txt"], "a.txt | 2 +-"),
+        (["show", "HEAD~1:a.txt"], "one\n"),
+        (["diff"], "-two\n+three\n"),
+        (["diff", "--cached"], "(no output)"),
+        (["status", "--short"], " M a.txt\n?? new.txt\n"),
+        (["blame", "-L1,1", "HEAD", "--", "a.txt"], "two"),
+        (["shortlog", "-sn", "HEAD"], "not offered"),
+        (["shortlog", "-s", "-n", "HEAD"], "2\tAda"),
+        (["ls-files"], "a.txt\n"),
+        (["rev-parse", "--abbrev-ref", "HEAD"], "main\n"),
+        (["branch"], "* main\n"),
+        (["branch", "--show-current"], "main\n"),
+        (["branch", "-a", "--contains", "HEAD"], "* main\n"),
+        (["tag", "--list", "v*"], "v1\n"),
+    ],
+)
+def test_it_shows_what_git_shows(house: Path, words: list[str], says: str) -> None:
+    assert says in ask(house, *words).text
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["commit", "-m", "x"],
+        ["push"],
+        ["config", "--list"],
+        ["-c", "core.pager=touch evil", "log"],
+        ["--exec-path=/tmp", "log"],
+        ["log", "--output=evil"],
+        ["diff", "--output", "evil"],
+        ["diff", "--ext-diff"],
+        ["show", "--textconv", "HEAD"],
+        ["log", "--show-signature"],
+        ["diff", "-Oevil"],
+        ["diff", "--no-index", "/etc/passwd", "/dev/null"],
+        ["log", "--upload-pack=touch evil"],
+        ["log", "--outpu=evil"],
+        ["branch", "-D", "main"],
+        ["branch", "-m", "other"],
+        ["branch", "--set-upstream-to=x"],
+        ["branch", "--edit-description"],
+        ["tag", "-d", "v1"],
+        ["tag", "-a", "v2", "-m", "x"],
+        ["blame", "--contents", "/etc/passwd", "a.txt"],
+        ["ls-files", "--with-tree=x", "-X", "/etc/passwd"],
+        ["rev-parse", "--parseopt"],
+        ["grep", "-Otouch", "x"],
+        ["archive", "--remote=x"],
+        ["log", "a\0b"],
+        [""],
+        ["log", "-n1;touch evil"],
+    ],
+)
+def test_what_is_not_on_the_list_is_refused_by_name(house: Path, words: list[str]) -> None:
+    answer = ask(house, *words)
+    assert answer.error and answer.text.startswith("Invalid parameters")
+    assert not (house / "workspace/evil").exists()
+
+
+def test_a_bare_name_makes_neither_branch_nor_tag(house: Path) -> None:
+    ask(house, "branch", "other")
+    ask(house, "tag", "v2")
+    assert host_git(house / "workspace", "branch", "--format=%(refname:short)") == "main\n"
+    assert host_git(house / "workspace", "tag") == "v1\n"
+
+
+def test_a_hostile_repository_runs_nothing(house: Path) -> None:
+    workspace = house / "workspace"
+    script = workspace / "evil.sh"
+    script.write_text("#!/bin/sh\necho ran-evil-$1\ntouch ran\ncat\n")
+    script.chmod(0o755)
+    settings = {
+        "core.fsmonitor": "fsmonitor",
+        "core.pager": "pager",
+        "core.hooksPath": ".",
+        "diff.external": "external",
+        "diff.evil.command": "command",
+        "diff.evil.textconv": "textconv",
+        "core.sshCommand": "ssh",
+        "gpg.program": "gpg",
+        "pager.log": "pager-log",
+        "alias.log": "alias",
+    }
+    for name, word in settings.items():
+        value = f"!{script} {word}" if name.startswith("alias") else f"{script} {word}"
+        host_git(workspace, "config", name, value)
+    host_git(workspace, "config", "log.showSignature", "true")
+    (workspace / ".gitattributes").write_text("*.txt diff=evil\n")
+    for words in (
+        ["status"],
+        ["diff"],
+        ["log", "-p", "--format=%G? %s"],
+        ["show", "HEAD"],
+        ["blame", "a.txt"],
+        ["branch", "-v"],
+    ):
+        answer = ask(house, *words)
+        assert "ran-evil" not in answer.text, (words, answer.text)
+    assert not (workspace / "ran").exists()
+
+
+def test_filters_of_the_repository_are_contained(house: Path) -> None:
+    """They can be called anything, so they cannot be switched off; what they do has no effect."""
+    workspace = house / "workspace"
+    host_git(workspace, "config", "filter.evil.clean", "touch ran; cat /etc/shadow; cat")
+    (workspace / ".gitattributes").write_text("*.txt filter=evil\n")
+    os.utime(workspace / "a.txt")
+    answer = ask(house, "status")
+    assert "root:" not in answer.text
+    assert not (workspace / "ran").exists()
+
+
+def test_a_long_output_is_cut_in_the_middle(house: Path) -> None:
+    workspace = house / "workspace"
+    (workspace / "big.txt").write_text("".join(f"line {i}\n" for i in range(100_000)))
+    host_git(workspace, "add", "-A")
+    answer = ask(house, "diff", "--cached")
+    assert "bytes are not shown" in answer.text and "+line 99999" in answer.text
+    assert len(answer.text) < 300_000
+
+
+def test_outside_of_a_repository_it_says_so(tmp_path: Path) -> None:
+    answer = ask(tmp_path, "status")
+    assert answer.error and "not a git repository" in answer.text
+
+
+def test_a_run_with_a_network_gives_git_none_and_its_own_secrets_stay(house: Path) -> None:
+    held = Capabilities(hosts=("*",))
+    assert "the second" in ask(house, "log", held=held).text
+
+
+@pytest.mark.parametrize("args", [{}, {"args": []}, {"args": "log"}, {"args": [1]}, {"args": ["log"], "more": 1}])
+def test_bad_arguments_are_named(tmp_path: Path, args: dict[str, Any]) -> None:
+    async def act(house: House) -> Answer:
+        answer = await house.git.run(house.caller(), args)
+        assert isinstance(answer, Answer)
+        return answer
+
+    answer = in_house(tmp_path, act)
+    assert answer.error and answer.text.startswith("Invalid parameters")
+
+
+def test_the_summary_is_one_line(tmp_path: Path) -> None:
+    tool = GitTool(Processes(tmp_path))
+    assert tool.summary({"args": ["log", "-n1"]}) == "git log -n1"
+    assert (tool.restart, tool.risk) == ("pure", "read")
+    assert all(name in tool.description for name in OPTIONS)

@@ -1,0 +1,364 @@
+"""The shell tool in the foreground: what it answers, what it refuses, and what a restart finds."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import resource
+import shutil
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from retinue.core.recovery import UNKNOWN
+from retinue.core.values import Capabilities
+from retinue.sandbox.bwrap import find_sandbox
+from retinue.tools.base import Answer
+from retinue.tools.builtin.processes import Processes
+from retinue.tools.builtin.shell import ShellTool
+from retinue.tools.builtin.spool import plain
+from tests.needs import needs
+from tests.sandbox.bwrap_world import House, in_house, processes_with, wait_until
+
+pytestmark = needs("bwrap")
+
+
+def sh(folder: Path, command: str, **args: Any) -> Answer:
+    return in_house(folder, lambda house: house.sh(command, **args))
+
+
+async def begun(house: House) -> None:
+    assert await asyncio.to_thread(wait_until, (house.workspace / "begun").exists)
+
+
+def name_of(pid: int) -> str:
+    return Path(f"/proc/{pid}/comm").read_text().strip()
+
+
+def test_the_answer_has_the_exit_code_the_time_and_the_output(tmp_path: Path) -> None:
+    answer = sh(tmp_path, "echo out; echo err >&2; pwd")
+    first, rest = answer.text.split("\n", 1)
+    assert first.startswith("exit code 0 after 0.") and first.endswith("s.")
+    assert rest == f"out\nerr\n{tmp_path}/workspace\n"
+    assert not answer.error
+
+
+def test_a_failed_command_is_an_error_with_its_output(tmp_path: Path) -> None:
+    answer = sh(tmp_path, "echo no such luck; exit 3")
+    assert answer.error
+    assert answer.text.startswith("exit code 3 after") and "no such luck" in answer.text
+
+
+def test_the_time_limit_kills_and_shows_what_there_was(tmp_path: Path) -> None:
+    answer = sh(tmp_path, "echo begun; sleep 600", timeout_seconds=1)
+    assert answer.error
+    assert "it took longer than 1 s" in answer.text and "begun" in answer.text
+
+
+def test_a_long_output_has_head_and_tail_and_the_middle_can_be_read(tmp_path: Path) -> None:
+    async def act(house: House) -> tuple[str, str]:
+        caller = house.caller()
+        first = await house.sh("seq 1 100000", caller)
+        spool = house.processes.spool(caller.key)
+        page = await house.output.run(house.caller(), {"id": spool.id, "offset": 32768})
+        assert isinstance(page, Answer)
+        return first.text, page.text
+
+    text, page = in_house(tmp_path, act)
+    assert len(text) < 70_000
+    assert "\n1\n2\n" in text and text.endswith("99999\n100000\n")
+    assert "[cut: 523359 of 588895 bytes are not shown; read on with shell_output, id '" in text
+    assert "offset 32768]" in text
+    assert "\n6776\n" in page and "go on with offset 98304]" in page
+
+
+def test_broken_characters_and_escapes_do_not_get_through(tmp_path: Path) -> None:
+    answer = sh(tmp_path, r"printf '\033[31mred\033[0m \377\376 \033]0;title\007ok\n10%%\r50%%\r100%%\nnul\000l\n'")
+    assert answer.text.split("\n", 1)[1] == "red �� ok\n100%\nnull\n"
+
+
+@pytest.mark.parametrize(
+    ("raw", "text"),
+    [
+        (b"a\r\nb\r\n", "a\nb\n"),
+        (b"\x1b[2J\x1b[Hx", "x"),
+        (b"\x1b]8;;http://x\x1b\\link\x1b]8;;\x1b\\", "link"),
+        (b"\x1b", ""),
+        (b"\x1b[", ""),
+        (b"a\tb\x08\x07c", "a\tbc"),
+        (b"cut\x1b]0;never ends", "cut"),
+    ],
+)
+def test_what_a_terminal_would_not_show_is_removed(raw: bytes, text: str) -> None:
+    assert plain(raw) == text
+
+
+@pytest.mark.parametrize("command", ["yes", "cat /dev/urandom", "head -c 10G /dev/zero"])
+def test_a_flood_of_output_is_capped_and_memory_stays(tmp_path: Path, command: str) -> None:
+    """A29."""
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    answer = sh(tmp_path, command, timeout_seconds=2)
+    assert answer.error
+    assert "killed after" in answer.text and "are not shown" in answer.text
+    assert len(answer.text) < 300_000
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100 * 1024
+    kept = [p.stat().st_size for p in (tmp_path / "state/shell").glob("*/output")]
+    assert kept == [16 << 20]
+
+
+def test_no_secret_is_in_the_environment_and_named_ones_are(tmp_path: Path) -> None:
+    """A25."""
+    environ = {**os.environ, "PGPASSWORD": "canary-1", "DATABASE_URL": "canary-2", "TOKEN": "canary-3"}
+
+    async def act(house: House) -> tuple[str, str]:
+        script = "env; cat /proc/*/environ; ps e 2>/dev/null; cat ~/.aws/credentials"
+        all_of_it = await house.sh(script)
+        named = await house.sh("echo $TOKEN $PGPASSWORD", house.caller(held=Capabilities(env=("TOKEN",))))
+        return all_of_it.text, named.text
+
+    text, named = in_house(tmp_path, act, environ=environ)
+    assert "canary" not in text and "PATH=" in text
+    assert named.endswith("\ncanary-3\n")
+
+
+@pytest.mark.parametrize("cwd", ["..", "/", "/etc", "a/../../..", "out", "missing", "file", "a\0b"])
+def test_a_directory_outside_is_refused(tmp_path: Path, cwd: str) -> None:
+    """A7."""
+    house = House(tmp_path)
+    (house.workspace / "a").mkdir()
+    (house.workspace / "file").touch()
+    (house.workspace / "out").symlink_to("/")
+    answer = sh(tmp_path, "touch ran", cwd=cwd)
+    assert answer.error and "cwd" in answer.text
+    assert not list(house.workspace.rglob("ran"))
+    assert not list(tmp_path.glob("state/shell/*")), "what is refused leaves no record"
+
+
+def test_a_directory_inside_is_where_it_runs(tmp_path: Path) -> None:
+    (House(tmp_path).workspace / "a/b").mkdir(parents=True)
+    assert sh(tmp_path, "pwd", cwd="a/b").text.endswith("/workspace/a/b\n")
+    assert sh(tmp_path, "pwd", cwd=f"{tmp_path}/workspace/a").text.endswith("/workspace/a\n")
+
+
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        ({"command": ""}, "command is empty"),
+        ({"command": " \n"}, "command is empty"),
+        ({"command": "a\0b"}, "NUL"),
+        ({"command": "x" * 100_001}, "put it into a file"),
+        ({}, "command"),
+        ({"command": 1}, "command"),
+        ({"command": "true", "timeout_seconds": 0}, "timeout_seconds"),
+        ({"command": "true", "timeout_seconds": 1e9}, "timeout_seconds"),
+        ({"command": "true", "background": "yes"}, "background"),
+        ({"command": "true", "surprise": 1}, "surprise"),
+    ],
+)
+def test_bad_arguments_are_named(tmp_path: Path, args: dict[str, Any], says: str) -> None:
+    async def act(house: House) -> Answer:
+        answer = await house.shell.run(house.caller(), args)
+        assert isinstance(answer, Answer)
+        return answer
+
+    answer = in_house(tmp_path, act)
+    assert answer.error and answer.text.startswith("Invalid parameters") and says in answer.text
+
+
+def test_half_a_surrogate_is_no_traceback(tmp_path: Path) -> None:
+    assert sh(tmp_path, "echo \ud800").text.endswith("\n�\n")
+
+
+def test_a_run_without_a_directory_is_told(tmp_path: Path) -> None:
+    answer = in_house(tmp_path, lambda house: house.sh("true", house.caller(root="")))
+    assert answer.error and "no directory" in answer.text
+
+
+def test_a_run_that_may_not_write_sees_a_read_only_directory(tmp_path: Path) -> None:
+    async def act(house: House) -> tuple[Answer, Answer]:
+        held = Capabilities(write=())
+        leased = ShellTool(house.processes, may_write=lambda caller: "run-7 is writing here")
+        other = await leased.run(house.caller(), {"command": "touch b"})
+        assert isinstance(other, Answer)
+        return await house.sh("touch a", house.caller(held=held)), other
+
+    refused, leased = in_house(tmp_path, act)
+    assert refused.text.startswith("[read-only: this run may not write]\n") and "Read-only file system" in refused.text
+    assert leased.text.startswith("[read-only: run-7 is writing here]\n") and "Read-only file system" in leased.text
+    assert list((tmp_path / "workspace").iterdir()) == []
+
+
+def test_the_lease_may_be_asked_for_asynchronously(tmp_path: Path) -> None:
+    async def lease(caller: object) -> str:
+        await asyncio.sleep(0)
+        return ""
+
+    async def act(house: House) -> Answer:
+        answer = await ShellTool(house.processes, may_write=lease).run(house.caller(), {"command": "touch a"})
+        assert isinstance(answer, Answer)
+        return answer
+
+    assert not in_house(tmp_path, act).error
+    assert (tmp_path / "workspace/a").exists()
+
+
+def test_roots_of_a_run_are_what_it_sees(tmp_path: Path) -> None:
+    for name in ("notes", "out", "other"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "a").write_text(f"in {name}")
+    workspace = str(tmp_path / "workspace")
+    held = Capabilities(read=(workspace, str(tmp_path / "notes")), write=(str(tmp_path / "out"),))
+
+    async def act(house: House) -> tuple[Answer, Answer]:
+        script = "cd ..; cat notes/a out/a other/a; echo x > out/b; echo x > notes/b; echo x > workspace/b"
+        blind = Capabilities(read=(str(tmp_path / "notes"),), write=())
+        return await house.sh(script, house.caller(held=held)), await house.sh("true", house.caller(held=blind))
+
+    answer, blind = in_house(tmp_path, act)
+    assert "in notes" in answer.text and "in out" in answer.text and "in other" not in answer.text
+    assert [p for p in tmp_path.glob("*/b")] == [tmp_path / "out/b"]
+    assert blind.error and "may not read" in blind.text
+
+
+def test_the_network_is_there_only_for_a_run_that_holds_all_hosts(tmp_path: Path) -> None:
+    async def act(house: House) -> list[str]:
+        script = "cat /proc/net/dev | wc -l"
+        hosts: list[tuple[str, ...] | None] = [None, (), ("example.com",), ("*",)]
+        return [(await house.sh(script, house.caller(held=Capabilities(hosts=h)))).text.split("\n")[1] for h in hosts]
+
+    none, empty, named, everything = in_house(tmp_path, act)
+    assert none == empty == named == "3", "a loopback of its own, and nothing else"
+    with open("/proc/net/dev") as file:
+        assert int(everything) == len(file.readlines())
+
+
+def test_the_state_of_the_runtime_is_private_and_hidden(tmp_path: Path) -> None:
+    async def act(house: House) -> Answer:
+        (house.state / "log.db").parent.mkdir(exist_ok=True)
+        (house.state / "log.db").write_text("canary")
+        caller = house.caller(root=str(tmp_path))
+        return await house.sh("cat state/log.db; ls state; echo x > state/x", caller)
+
+    assert "canary" not in in_house(tmp_path, act).text
+    assert not (tmp_path / "state/x").exists()
+    folder = tmp_path / "state/shell"
+    assert folder.stat().st_mode & 0o777 == 0o700
+    for path in folder.rglob("*"):
+        assert path.stat().st_mode & 0o077 == 0, path
+
+
+def test_cancelling_kills_and_records(tmp_path: Path) -> None:
+    async def act(house: House) -> tuple[str, Any]:
+        caller = house.caller()
+        task = asyncio.ensure_future(house.sh("touch begun; sleep 600", caller))
+        await begun(house)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        end = house.processes.spool(caller.key).end
+        return house.processes.spool(caller.key).id, end
+
+    id, end = in_house(tmp_path, act)
+    assert (end.code, end.why) == (None, "cancelled")
+    assert processes_with(id) == []
+
+
+def test_after_a_restart_the_real_outcome_is_given_once_more(tmp_path: Path) -> None:
+    async def act(house: House) -> tuple[Answer, Answer]:
+        caller = house.caller("key-1")
+        first = await house.sh("echo x >> log; echo said; exit 5", caller)
+        later = House(tmp_path)  # a new process on the same state
+        second = await later.sh("echo x >> log; echo said; exit 5", later.caller("key-1", again=True))
+        return first, second
+
+    first, second = in_house(tmp_path, act)
+    assert first == second and "exit code 5" in first.text
+    assert (tmp_path / "workspace/log").read_text() == "x\n"
+
+
+def test_after_a_restart_a_command_that_never_began_is_run(tmp_path: Path) -> None:
+    answer = in_house(tmp_path, lambda house: house.sh("echo x >> log", house.caller("key-2", again=True)))
+    assert not answer.error
+    assert (tmp_path / "workspace/log").read_text() == "x\n"
+
+
+def test_after_a_restart_a_command_that_was_cut_off_is_unknown(tmp_path: Path) -> None:
+    async def act(house: House) -> Answer:
+        caller = house.caller("key-3")
+        task = asyncio.ensure_future(house.sh("echo half; touch begun; sleep 600", caller))
+        await begun(house)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        (house.processes.spool("key-3").folder / "end.json").unlink()  # as if the runtime had died before
+        return await House(tmp_path).sh("echo half; touch begun; sleep 600", house.caller("key-3", again=True))
+
+    answer = in_house(tmp_path, act)
+    assert answer.error
+    assert answer.text == f"{UNKNOWN}\nUntil then it had written:\nhalf\n"
+
+
+def test_a_torn_record_of_the_end_is_not_believed(tmp_path: Path) -> None:
+    async def act(house: House) -> Answer:
+        await house.sh("echo whole", house.caller("key-4"))
+        (house.processes.spool("key-4").folder / "end.json").write_text('{"code": 0, "wh')
+        return await house.sh("echo whole", house.caller("key-4", again=True))
+
+    assert in_house(tmp_path, act).text.startswith(UNKNOWN)
+
+
+def test_without_a_sandbox_nothing_runs_and_the_fix_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A37."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    answer = sh(tmp_path, "touch ran")
+    assert answer.error and "Install the package bubblewrap" in answer.text and "Nothing was run" in answer.text
+    assert not (tmp_path / "workspace/ran").exists()
+
+
+def test_a_helper_that_crashes_in_the_middle_is_reported_and_leaves_nothing(tmp_path: Path) -> None:
+    """A37."""
+
+    async def act(house: House) -> tuple[Answer, str]:
+        caller = house.caller()
+        task = asyncio.ensure_future(house.sh("touch begun; setsid sleep 600 & sleep 600", caller))
+        await begun(house)
+        id = house.processes.spool(caller.key).id
+        os.kill(next(pid for pid in processes_with(id) if name_of(pid) == "bwrap"), signal.SIGKILL)
+        return await task, id
+
+    answer, id = in_house(tmp_path, act)
+    assert answer.error and "the sandbox failed" in answer.text and "Check before you repeat" in answer.text
+    assert processes_with(id) == []
+
+
+def test_a_copy_of_bwrap_that_is_removed_between_two_commands(tmp_path: Path) -> None:
+    """A37."""
+    (tmp_path / "bin").mkdir()
+    shutil.copy(shutil.which("bwrap") or "", tmp_path / "bin/bwrap")
+
+    async def act(house: House) -> Answer:
+        assert not (await house.sh("touch one")).error
+        (tmp_path / "bin/bwrap").unlink()
+        return await house.sh("touch two")
+
+    answer = in_house(tmp_path, act, sandbox=find_sandbox(path=str(tmp_path / "bin")))
+    assert answer.error and "is gone" in answer.text
+    assert not (tmp_path / "workspace/two").exists()
+
+
+def test_twenty_commands_at_once_do_not_disturb_each_other(tmp_path: Path) -> None:
+    async def act(house: House) -> list[Answer]:
+        return await asyncio.gather(*(house.sh(f"echo {i} > f{i}; cat f{i}") for i in range(20)))
+
+    answers = in_house(tmp_path, act)
+    assert [a.text.split("\n")[1] for a in answers] == [str(i) for i in range(20)]
+    assert len(list((tmp_path / "workspace").iterdir())) == 20, "no placeholder is left"
+
+
+def test_the_summary_is_one_line(tmp_path: Path) -> None:
+    tool = ShellTool(Processes(tmp_path))
+    assert tool.summary({"command": "make\n  test"}) == "$ make test"
+    assert tool.summary({"command": "serve", "background": True}) == "$ serve &"
+    assert len(tool.summary({"command": "x" * 500})) < 110
+    assert (tool.restart, tool.risk, tool.subject) == ("adoptable", "execute", "command")

@@ -1,0 +1,128 @@
+"""Commands behind the conversation: they are polled, stopped, and end with their run."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from retinue.tools.base import Answer
+from tests.needs import needs
+from tests.sandbox.bwrap_world import House, in_house, processes_with
+
+pytestmark = needs("bwrap")
+
+
+async def start(house: House, command: str, **fields: Any) -> str:
+    answer = await house.sh(command, house.caller(**fields), background=True)
+    found = re.search(r"id '(\w+)'", answer.text)
+    assert found is not None and not answer.error, answer.text
+    return found[1]
+
+
+async def look(house: House, id: str, **args: Any) -> Answer:
+    run = args.pop("run", "run-1")
+    answer = await house.output.run(house.caller(run=run), {"id": id, **args})
+    assert isinstance(answer, Answer)
+    return answer
+
+
+async def stop(house: House, id: str, **fields: Any) -> Answer:
+    answer = await house.stop.run(house.caller(**fields), {"id": id})
+    assert isinstance(answer, Answer)
+    return answer
+
+
+def test_it_answers_at_once_and_can_be_polled_to_its_end(tmp_path: Path) -> None:
+    async def act(house: House) -> list[str]:
+        id = await start(house, "echo one; while [ ! -e go ]; do sleep 0.05; done; echo two; exit 3")
+        first = await look(house, id, wait_seconds=20)
+        (house.workspace / "go").touch()
+        second = await look(house, id, wait_seconds=20, offset=4)
+        last = await look(house, id, wait_seconds=20, offset=8)
+        return [first.text, second.text, last.text]
+
+    first, second, last = in_house(tmp_path, act)
+    assert first == "running; 4 bytes so far.\none\n\n[bytes 0 to 4 of 4; that is all so far]"
+    assert "two\n\n[bytes 4 to 8 of 8" in second
+    assert last.startswith("exit code 3 after")
+
+
+def test_it_can_be_stopped_and_its_output_stays(tmp_path: Path) -> None:
+    async def act(house: House) -> tuple[Answer, Answer, str]:
+        id = await start(house, "echo begun; setsid sleep 600 & sleep 600")
+        await look(house, id, wait_seconds=20)
+        stopped = await stop(house, id)
+        assert processes_with(id) == []
+        return stopped, await stop(house, id), (await look(house, id)).text
+
+    stopped, again, later = in_house(tmp_path, act)
+    assert stopped.text.startswith("stopped after") and "begun" in stopped.text
+    assert again == stopped, "stopping what has ended tells the same"
+    assert later.startswith("stopped after")
+
+
+def test_it_ends_with_its_run_and_not_with_another(tmp_path: Path) -> None:
+    async def act(house: House) -> None:
+        mine, other = await start(house, "sleep 600"), await start(house, "sleep 600", run="run-2")
+        await house.processes.run_over("run-1")
+        assert processes_with(mine) == []
+        assert processes_with(other) != []
+        assert (await look(house, mine)).text.startswith("stopped")
+        await house.processes.close()
+        assert processes_with(other) == []
+
+    in_house(tmp_path, act)
+
+
+def test_the_foreground_of_a_run_ends_with_it_too(tmp_path: Path) -> None:
+    async def act(house: House) -> Answer:
+        task = asyncio.ensure_future(house.sh("sleep 600"))
+        while not house.processes._live:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        await house.processes.run_over("run-1")
+        return await task
+
+    assert in_house(tmp_path, act).text.startswith("stopped after")
+
+
+@pytest.mark.parametrize("id", ["", "nothing", "../../etc", "a/b", "0" * 16, "%s"])
+def test_an_unknown_id_is_told(tmp_path: Path, id: str) -> None:
+    async def act(house: House) -> tuple[Answer, Answer]:
+        return await look(house, id), await stop(house, id)
+
+    for answer in in_house(tmp_path, act):
+        assert answer.error and "no shell command with id" in answer.text
+
+
+def test_another_runs_process_can_be_neither_read_nor_stopped(tmp_path: Path) -> None:
+    async def act(house: House) -> None:
+        id = await start(house, "echo secret; sleep 600")
+        assert (await look(house, id, run="run-2")).error
+        assert (await stop(house, id, run="run-2")).error
+        assert processes_with(id) != []
+        await house.processes.run_over("run-1")
+        assert (await look(house, id, run="run-2")).error
+
+    in_house(tmp_path, act)
+
+
+def test_too_many_in_the_background_are_refused(tmp_path: Path) -> None:
+    async def act(house: House) -> Answer:
+        for _ in range(2):
+            await start(house, "sleep 600")
+        await start(house, "sleep 600", run="run-2")
+        return await house.sh("sleep 600", background=True)
+
+    answer = in_house(tmp_path, act, max_background=2)
+    assert answer.error and "stop one with shell_stop first" in answer.text
+
+
+def test_its_time_has_an_end(tmp_path: Path) -> None:
+    async def act(house: House) -> Answer:
+        return await look(house, await start(house, "sleep 600"), wait_seconds=30)
+
+    assert in_house(tmp_path, act, background_seconds=0.5).text.startswith("killed after")

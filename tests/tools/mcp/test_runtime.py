@@ -1,0 +1,41 @@
+"""An agent uses the tools of a server like its own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+from retinue import Agent, Retinue
+from retinue.core.values import Reply, Result
+from retinue.models.base import Request
+from retinue.testing import Scripted
+from retinue.testing import call as wants
+from tests.tools.mcp.parts import fake, servers
+
+
+class Listening(Scripted):
+    """Keeps the results that it was sent last."""
+
+    results: tuple[Result, ...] = ()
+
+    async def complete(self, request: Request, emit: Callable[[str], None]) -> Reply:
+        self.results = tuple(m for m in request.messages if isinstance(m, Result))
+        return await super().complete(request, emit)
+
+
+def test_an_agent_calls_a_tool_of_a_server_and_outlives_its_death(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with servers(fake()) as found:
+            script = [wants("mcp__fake__echo", text="hello"), wants("mcp__fake__die"), "The server died."]
+            model = Listening(script)
+            agent = Agent("lead", "Use the tools.", model=model, tools=found.tools())
+            async with Retinue(tmp_path / "log.db") as retinue:
+                outcome = await retinue.run(agent, "Say hello.")
+            assert outcome.text == "The server died."
+            said, died = model.results
+            assert (said.text, said.error) == ("hello", False)
+            assert died.error
+            assert "may have taken effect" in died.text
+
+    asyncio.run(main())

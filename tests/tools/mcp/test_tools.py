@@ -1,0 +1,299 @@
+"""Tools of servers as tools of ours: names, filters, schemas, results, and what they are believed to do."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from retinue.core.orders import Order, Spec
+from retinue.core.state import Queued, Run
+from retinue.tools.base import Caller
+from retinue.tools.mcp_client.base import Limits, decode
+from retinue.tools.mcp_client.content import answer
+from retinue.tools.mcp_client.headers import argument_headers, header_value, marked
+from retinue.tools.mcp_client.names import names, plain_name
+from retinue.tools.mcp_client.schemas import TYPES, Unusable, normal
+from retinue.tools.mcp_client.shown import marked_up, stripped
+from retinue.tools.mcp_client.tools import effects
+from tests.tools.mcp.parts import fake, servers
+
+PNG = base64.b64encode(b"\x89PNG\r\n\x1a\n and more").decode()
+NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(st.text(max_size=90), st.text(max_size=90)), unique=True, max_size=8))
+def test_names_are_valid_unique_and_independent_of_order(keys: list[tuple[str, str]]) -> None:
+    found = names(keys, {})
+    assert all(NAME.fullmatch(name) and name.startswith("mcp__") for name in found.values())
+    assert len(set(found.values())) == len(keys)
+    assert names(keys[::-1], {}) == found
+
+
+def test_no_server_can_take_over_the_name_of_anothers_tool() -> None:
+    mine, theirs = ("a__b", "c"), ("a", "b__c")
+    assert names([mine], {})[mine] == "mcp__a__b__c"
+    both = names([mine, theirs], {})
+    assert "mcp__a__b__c" not in both.values()
+    aliased = names([("a", "x"), ("b", "y")], {("a", "x"): "search", ("b", "y"): "search"})
+    assert "search" not in aliased.values()
+    assert plain_name("s" * 80, "t") != plain_name("s" * 80, "u")
+    forged = names([mine, theirs], {})[mine].removeprefix("mcp__a__")
+    assert len(set(names([mine, theirs, ("a", forged)], {}).values())) == 3
+
+
+def test_tools_are_filtered_and_aliased_as_configured(tmp_path: Path) -> None:
+    about = tmp_path / "about"
+    about.write_text("read_a\tA.\nread_b\tB.\nwrite\tC.\n")
+
+    async def main() -> None:
+        options = {"include": ("read_*", "none*"), "exclude": ("*_b",), "aliases": {"read_a": "peruse"}}
+        async with servers(fake(f"about={about}", **options), fake(f"about={about}", name="all")) as found:
+            first, second = found.status()
+            assert first.tools == ("peruse",)
+            assert len(second.tools) == 3
+            assert any("'none*'" in note for note in first.notes)
+            resolved = {
+                p: [t.schema.name for t in found.resolve(p)] for p in ("peruse", "mcp__all", "all/r*", "x/*", "*")
+            }
+            assert resolved["peruse"] == ["peruse"]
+            assert resolved["mcp__all"] == ["mcp__all__read_a", "mcp__all__read_b", "mcp__all__write"]
+            assert resolved["all/r*"] == ["mcp__all__read_a", "mcp__all__read_b"]
+            assert resolved["x/*"] == []
+            assert len(resolved["*"]) == 4
+
+    asyncio.run(main())
+
+
+def test_a_tool_is_run_as_any_other() -> None:
+    spec = Spec(id="r", order=Order(agent="boss", task="t", cwd="w"), root="r")
+    caller = Caller(spec=spec, run=Run(id="r", state=Queued(), turn=2), call_id="c", index=1, key="k", at=5)
+
+    async def main() -> None:
+        async with servers(fake()) as found:
+            [tool] = found.resolve("fake/echo")
+            assert (await tool.run(caller, {"text": "hi"})).text == "hi"  # type: ignore[union-attr]
+            assert tool.summary({"text": "hi\nthere", "n": [1]}) == "fake: echo text=hi there n=…"
+            assert (tool.server_name, tool.tool_name, tool.subject) == ("fake", "echo", "")
+            assert (tool.risk, tool.restart) == ("execute", "unsafe")
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("hints", "kind", "trust", "wanted"),
+    [
+        ({"readOnlyHint": True}, "stdio", False, ("execute", "unsafe")),
+        ({"readOnlyHint": True, "openWorldHint": False}, "stdio", True, ("read", "pure")),
+        ({"readOnlyHint": True, "openWorldHint": True}, "stdio", True, ("network", "pure")),
+        ({"readOnlyHint": True, "openWorldHint": False}, "http", True, ("network", "pure")),
+        ({"idempotentHint": True}, "stdio", True, ("execute", "keyed")),
+        ({"openWorldHint": True}, "stdio", True, ("execute", "unsafe")),
+        ({"readOnlyHint": "true"}, "stdio", True, ("execute", "unsafe")),
+        (None, "stdio", True, ("execute", "unsafe")),
+        ([], "stdio", True, ("execute", "unsafe")),
+    ],
+)
+def test_a_servers_word_about_its_tools_counts_only_where_it_is_trusted(
+    hints: Any, kind: Any, trust: bool, wanted: tuple[str, str]
+) -> None:
+    assert effects(hints, kind, trust) == wanted
+
+
+def test_references_are_followed_inside_a_schema_and_nowhere_else() -> None:
+    schema = {
+        "$schema": "x",
+        "$defs": {"p": {"type": "object", "properties": {"next": {"$ref": "#/$defs/p"}, "v": {"type": "string"}}}},
+        "properties": {"a": {"$ref": "#/$defs/p", "description": "mine"}, "b": {"$ref": "file:///etc/passwd"}},
+        "required": ["a", "ghost"],
+    }
+    found = normal(schema, 1 << 16)
+    assert found["type"] == "object"
+    assert found["required"] == ["a"]
+    assert "$" not in json.dumps(found)
+    a = found["properties"]["a"]
+    assert (a["type"], a["description"]) == ("object", "mine")
+    assert a["properties"]["v"] == {"type": "string"}
+    assert found["properties"]["b"] == {}
+
+
+def test_types_that_were_left_out_are_told_where_only_one_can_be_meant() -> None:
+    schema = {
+        "properties": {"e": {"enum": ["a", "b"]}, "o": {"properties": {}}, "l": {"items": {}}, "x": True, "n": False}
+    }
+    found = normal(schema, 1 << 16)["properties"]
+    assert (found["e"]["type"], found["o"]["type"], found["l"]["type"]) == ("string", "object", "array")
+    assert found["x"] == {}
+    assert "n" not in found
+
+
+def test_alternatives_at_the_root_become_one_object() -> None:
+    parts = [{"properties": {"a": {"type": "string"}}, "required": ["a"]}, {"properties": {"b": {}}, "required": ["b"]}]
+    either, both = normal({"anyOf": parts}, 1 << 16), normal({"allOf": parts}, 1 << 16)
+    assert set(either["properties"]) == {"a", "b"}
+    assert "required" not in either
+    assert both["required"] == ["a", "b"]
+    assert "anyOf" not in either
+
+
+def test_a_schema_that_no_model_can_use_leaves_its_tool_out() -> None:
+    with pytest.raises(Unusable, match="name"):
+        normal({"properties": {"a b": {}}, "required": ["a b"]}, 1 << 16)
+    assert normal({"properties": {"a b": {}, "c": {}}}, 1 << 16)["properties"] == {"c": {}}
+    with pytest.raises(Unusable, match="longer"):
+        normal({"properties": {f"p{n}": {"description": "x" * 500} for n in range(500)}}, 1 << 16)
+    bomb: dict[str, Any] = {"$defs": {"a0": {}}, "properties": {"a": {"$ref": "#/$defs/a20"}}}
+    for n in range(20):
+        pair = {"$ref": f"#/$defs/a{n}"}
+        bomb["$defs"][f"a{n + 1}"] = {"properties": {"l": pair, "r": pair}}
+    with pytest.raises(Unusable):
+        normal(bomb, 1 << 16)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=8),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["type", "properties", "items", "$ref", "anyOf", "required", "enum", "a", "description"]),
+            inner,
+        )
+    ),
+    max_leaves=20,
+)
+
+
+@settings(deadline=None)
+@given(JSON)
+def test_whatever_a_server_calls_a_schema_becomes_one(value: Any) -> None:
+    try:
+        found = normal(value, 1 << 16)
+    except Unusable:
+        return
+    import jsonschema
+
+    assert found["type"] == "object"
+    for part in found["properties"].values():
+        named = part.get("type")
+        assert named is None or named in TYPES or set(named) <= set(TYPES)
+    jsonschema.Draft202012Validator.check_schema(found)
+
+
+@settings(deadline=None)
+@given(JSON)
+def test_whatever_a_server_calls_a_result_becomes_an_answer(value: Any) -> None:
+    found = answer({"content": [value, {"type": "resource", "resource": value}], "structuredContent": value}, Limits())
+    assert isinstance(found.text, str)
+    found.text.encode()
+
+
+def test_all_kinds_of_content_are_told() -> None:
+    content = [
+        {"type": "text", "text": "one"},
+        {"type": "image", "mimeType": "image/png", "data": PNG},
+        {"type": "image", "mimeType": "image/tiff", "data": "AAAA"},
+        {"type": "image", "mimeType": "image/png", "data": "AAAA"},
+        {"type": "audio", "mimeType": "audio/wav", "data": "AAAA"},
+        {"type": "resource_link", "uri": "file:///a", "name": "A", "mimeType": "text/plain"},
+        {"type": "resource", "resource": {"uri": "file:///b", "text": "inside"}},
+        {"type": "resource", "resource": {"uri": "file:///c", "mimeType": "image/png", "blob": PNG}},
+        {"type": "hologram"},
+    ]
+    found = answer({"content": content, "isError": True}, Limits())
+    assert found.error
+    assert [i.media_type for i in found.images] == ["image/png", "image/png"]
+    lines = found.text.split("\n")
+    assert lines[0] == "one"
+    assert "[image/tiff, not shown]" in lines
+    assert "[image/png, damaged]" in lines
+    assert "[audio content (audio/wav) is not shown]" in lines
+    assert "[resource A: file:///a, text/plain]" in lines
+    assert "inside" in lines
+    assert "[hologram content (no type) is not shown]" in lines
+
+
+def test_structured_content_is_told_once() -> None:
+    data = {"a": [1, 2]}
+    block = {"type": "text", "text": json.dumps(data, indent=2)}
+    assert answer({"content": [block], "structuredContent": data}, Limits()).text == block["text"]
+    assert answer({"content": [], "structuredContent": data}, Limits()).text == '{"a":[1,2]}'
+    other = answer({"content": [{"type": "text", "text": "two numbers"}], "structuredContent": data}, Limits())
+    assert other.text == 'two numbers\n{"a":[1,2]}'
+    same = {"content": [{"type": "text", "text": "hi"}], "structuredContent": {"result": "hi"}}
+    assert answer(same, Limits()).text == "hi"
+
+
+def test_results_are_capped() -> None:
+    many = answer({"content": [{"type": "text", "text": "x"}] * 5_000}, Limits()).text
+    assert many.endswith("[3000 more content blocks were left out]")
+    limits = Limits(result_chars=10, images=1, image_bytes=100)
+    assert answer({"content": [{"type": "text", "text": "x" * 50}]}, limits).text.startswith(
+        "x" * 10 + "\n[cut: 40 of 50"
+    )
+    pictures = [{"type": "image", "mimeType": "image/png", "data": PNG}] * 3
+    assert len(answer({"content": pictures}, limits).images) == 1
+    large = base64.b64encode(b"\x89PNG\r\n\x1a\n" + b"x" * 1_000).decode()
+    assert answer({"content": [{"type": "image", "mimeType": "image/png", "data": large}]}, limits).images == ()
+
+
+@settings(deadline=None)
+@given(st.text(max_size=40))
+def test_headers_are_written_as_the_official_client_writes_them(text: str) -> None:
+    from mcp.shared.inbound import decode_header_value, encode_header_value
+
+    assert header_value(text) == encode_header_value(text)
+    assert decode_header_value(header_value(text)) == text
+
+
+def test_marked_arguments_go_into_headers_as_with_the_official_client() -> None:
+    from mcp.shared.inbound import mcp_param_headers, x_mcp_header_map
+
+    inner = {"type": "object", "properties": {"id": {"type": "integer", "x-mcp-header": "Item"}}}
+    schema = {
+        "type": "object",
+        "properties": {
+            "region": {"type": "string", "x-mcp-header": "Region"},
+            "deep": inner,
+            "plain": {"type": "string"},
+        },
+    }
+    args = {"region": "k\u00f6ln", "deep": {"id": 7}, "plain": "x"}
+    assert marked(schema) == x_mcp_header_map(schema)
+    assert argument_headers(marked(schema), args) == mcp_param_headers(x_mcp_header_map(schema), args)
+    evil = {"type": "object", "properties": {"a": {"type": "string", "x-mcp-header": "A\r\nHost: evil"}}}
+    assert marked(evil) == {}
+
+
+@settings(deadline=None)
+@given(st.text(alphabet=st.characters(codec=None, categories=["Cf", "Cc", "Cs", "Lu", "Mn", "Zs"]), max_size=30))
+def test_shown_texts_can_be_seen_and_stored(text: str) -> None:
+    for shown in (marked_up(text), stripped(text)):
+        shown.encode()
+        assert not re.search("[\u200b-\u200f\u202a-\u202e\u2066-\u2069\ufeff\x00-\x08\x1b]", shown)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{",
+        "nul",
+        "[" * 5_000,
+        "[" * 200 + "]" * 200,
+        "1e999",
+        '{"a": NaN}',
+        "9" * 5_000,
+        '{"a":' * 300 + "1" + "}" * 300,
+    ],
+)
+def test_json_that_could_do_harm_is_refused(text: str) -> None:
+    with pytest.raises(ValueError):
+        decode(text.encode())
