@@ -9,7 +9,7 @@ READY := $(VENV)/.ready
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check fix simulate crash faults bench
+.PHONY: help setup parts demo test check fix simulate crash faults attack bench
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -19,7 +19,10 @@ setup: $(READY) ## prepare .venv (the other targets do it when needed)
 demo: $(READY) ## fan out over real files; DEMO=path chooses the folder
 	@$(PY) examples/02_fan_out.py
 
-test: check ## check, then all tests
+parts: ## install bubblewrap, ripgrep and tmux where that is allowed; else say what is missing
+	@sh scripts/parts.sh
+
+test: parts check ## check, then all tests
 	@echo "== tests"
 	@$(PY) -m pytest -n 2
 
@@ -47,6 +50,9 @@ crash: $(READY) ## N kills of a real process, each followed by a recovery (N=100
 
 faults: $(READY) ## every fault of a provider, in every dialect
 	@$(PY) -m tests.models.faults_main
+
+attack: $(READY) ## the attack cases, hostile processes, escapes, and 100,000 policy trees
+	@RETINUE_TREES=100000 $(PY) -m tests.security.main
 
 bench: $(READY) ## the benchmarks
 	@$(PY) -m bench.main

@@ -151,7 +151,8 @@ def test_catalogues_can_be_listed(tmp_path: Path) -> None:
         "subagent",
     }
     assert "delegate_tasks" in home.ok("families", "meepo")
-    assert "artifact" in home.ok("tools")
+    assert [t["name"] for t in home.lines("tools", "--json")][:2] == ["read", "list"]
+    assert "(execute" in home.ok("tools", "shell")
     (home.project / ".claude" / "agents").mkdir(parents=True)
     text = "---\nname: critic\ndescription: Criticises.\ntools: Read\n---\nBe harsh.\n"
     (home.project / ".claude" / "agents" / "critic.md").write_text(text)

@@ -58,9 +58,7 @@ def recorded() -> tuple[list[Item], Final]:
         Heard(run=ROOT, n=1, message=delegating),
         step(5, ROOT, 1_150, orders),
         Begun(spec=BELOW),
-        Stood(
-            row=Row(BELOW, Run(id=CHILD, state=Thinking(attempt=1, purpose="turn", hold=(0, 0, 0, 0), max_output=9)))
-        ),
+        Stood(row=Row(BELOW, Run(id=CHILD, state=THINKING))),
         Said(run=CHILD, attempt=1, text="I lo"),
         step(6, CHILD, 1_400, looked),
         Heard(run=CHILD, n=1, message=looking),

@@ -76,6 +76,7 @@ def check(specs: list[AgentSpec], complaints: list[Complaint]) -> None:
 
 def read(folder: Path, name: str, raw: bytes, dialect: Dialect) -> tuple[list[AgentSpec], list[Complaint]]:
     path = folder / name
+    path.unlink(missing_ok=True)  # some file systems wait for the disk when a file is written over
     path.write_bytes(raw)
     loader = Loader("project", folder, trusted=False)
     if name.startswith("opencode.json"):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from retinue.library.spec import Dialect
@@ -11,7 +13,11 @@ from retinue.tools.builtin.kit import NAMES
 
 def resolved(text: str, dialect: Dialect = "claude", **options: tuple[str, ...]) -> tuple[ToolList, list[str]]:
     complaints: list[str] = []
-    found = resolve(split_names(text), dialect, lambda m, s, h: complaints.append(f"{s}: {m} {h}".strip()), **options)
+
+    def complain(message: str, severity: str, hint: str | Callable[[], str]) -> None:
+        complaints.append(f"{severity}: {message} {hint if isinstance(hint, str) else hint()}".strip())
+
+    found = resolve(split_names(text), dialect, complain, **options)
     return found, complaints
 
 

@@ -1,11 +1,10 @@
-"""The Chat Completions codec against the provider's own SDK, and against the faults and oddities of real servers."""
+"""The chat dialect against the official SDK: what it sends, and what it reads of streams and bodies."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import re
-import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -17,21 +16,28 @@ from openai.lib.streaming.chat import ChatCompletionStreamState
 from openai.types.chat import completion_create_params as params
 
 from retinue.core.values import Assistant, Call, Image, Message, Reply, Result, ToolSchema, Usage, User
-from retinue.errors import ModelError, ModelRejected, ModelUnavailable
-from retinue.models import openai_chat
+from retinue.errors import ModelRejected, ModelUnavailable
 from retinue.models.codec import Codec, Options, encode, keep_opaque
-from retinue.models.openai_chat import FILTERED, MAX_BODY, NOTHING_SAID, OpenAIChat
+from retinue.models.openai_chat import FILTERED, NOTHING_SAID, OpenAIChat
 from tests.models import openai_chat_cases as cases
-from tests.models.openai_chat_cases import KEY, wrong
+from tests.models.openai_chat_cases import KEY
+from tests.models.openai_chat_support import RETRIED, decoded
 
 N_CONVERSATIONS = 500
+
+
 N_STREAMS = 500
+
+
 N_LONG = 60
+
+
 N_SHARDS = 5
 
-# The kinds of failure that are worth another try; all others are final.
-RETRIED = {"rate_limit", "quota", "overloaded", "network", "server_error"}
+
 STREAMING = pydantic.TypeAdapter(params.CompletionCreateParamsStreaming)
+
+
 WHOLE = pydantic.TypeAdapter(params.CompletionCreateParamsNonStreaming)
 
 
@@ -184,18 +190,6 @@ async def sdk_reply(sdk: openai.AsyncOpenAI) -> Any:
     return state.current_completion_snapshot
 
 
-def decoded(data: bytes, codec: OpenAIChat | None = None, *cuts: int) -> Reply:
-    decoder = (codec or OpenAIChat()).decoder(Options())
-    shown: list[str] = []
-    for a, b in zip((0, *cuts), (*cuts, len(data)), strict=True):
-        shown += decoder.feed(data[a:b])
-    reply = decoder.finish()
-    if shown:  # what was shown is what is kept, but for the word about a filter
-        assert reply.message.text.replace(FILTERED, "").rstrip("\n") == "".join(shown).rstrip("\n")
-    assert decoder.done
-    return reply
-
-
 STOPS = {"stop": "end", "tool_calls": "calls", "length": "length", "content_filter": "refusal"}
 
 
@@ -304,230 +298,6 @@ def test_a_cut_body_is_never_a_reply() -> None:
         with pytest.raises(ModelUnavailable) as caught:
             decoder.finish()
         assert caught.value.kind == "network"
-
-
-def sse(*chunks: Any, done: bool = True) -> bytes:
-    lines = [f"data: {chunk if isinstance(chunk, str) else json.dumps(chunk)}\n\n" for chunk in chunks]
-    return ("".join(lines) + "data: [DONE]\n\n" * done).encode()
-
-
-def delta(reason: str | None = None, **fields: Any) -> dict[str, Any]:
-    return {"model": "m", "choices": [{"index": 0, "delta": fields, "finish_reason": reason}]}
-
-
-def tool(name: str | None = None, args: Any = None, **fields: Any) -> dict[str, Any]:
-    function = {"name": name, "arguments": args}
-    return {**fields, "function": {key: value for key, value in function.items() if value is not None}}
-
-
-def calls(*deltas: Any, reason: str = "tool_calls") -> list[tuple[str, str, str]]:
-    chunks = [delta(tool_calls=d if isinstance(d, list) else [d]) for d in deltas]
-    data = sse(*chunks, delta(reason))
-    reply = decoded(data)
-    assert reply.stop == "calls"
-    assert all(decoded(data, None, at) == reply for at in range(1, len(data), 7 + len(data) // 50))
-    return [(call.id, call.name, call.args) for call in reply.message.calls]
-
-
-A, B = ("a", "read", '{"p":1}'), ("b", "read", '{"p":2}')
-
-
-def test_a_server_may_leave_out_the_index() -> None:
-    assert calls(tool("read", '{"p":1}', id="a"), tool("read", '{"p":2}', id="b")) == [A, B]
-    assert calls([tool("read", '{"p":1}', id="a"), tool("read", '{"p":2}', id="b")]) == [A, B]
-    assert calls(tool("read", '{"p', id="a"), tool(None, '":1}'), tool("read", "", id="b"), tool(None, '{"p":2}')) == [
-        A,
-        B,
-    ]
-    assert calls(tool("read", '{"p', id="a"), tool("read", '":1}', id="a"), tool("read", '{"p":2}', id="b")) == [A, B]
-
-
-def test_a_server_may_leave_out_index_and_id() -> None:
-    assert calls(tool("read", '{"p":1}'), tool("read", '{"p":2}')) == [("call_0", *A[1:]), ("call_1", *B[1:])]
-    assert calls([tool("a", ""), tool("b", "")]) == [("call_0", "a", "{}"), ("call_1", "b", "{}")]
-    assert calls(tool("a", '{"x":'), tool(None, "1}"), tool("b", "{}")) == [
-        ("call_0", "a", '{"x":1}'),
-        ("call_1", "b", "{}"),
-    ]
-
-
-def test_a_server_may_repeat_the_name_in_each_delta() -> None:
-    pieces = ['{"p', '":', "1}"]
-    assert calls(*(tool("read", piece, index=0, id="a") for piece in pieces)) == [A]
-    assert calls(*(tool("read", piece, index=0) for piece in pieces)) == [("call_0", *A[1:])]
-    assert calls(*(tool("read", piece) for piece in pieces)) == [("call_0", *A[1:])]
-    assert calls(tool("read", '{"p', index=0, id="a"), tool("other", '":1}', index=0, id="a")) == [A]
-    code = ['{"c":"if(x){}', '{}"}']
-    assert calls(*(tool("read", piece) for piece in code)) == [("call_0", "read", "".join(code))]
-
-
-def test_a_server_may_give_every_call_the_index_zero() -> None:
-    assert calls(tool("read", '{"p":1}', index=0, id="a"), tool("read", '{"p":2}', index=0, id="b")) == [A, B]
-    split = [tool("read", "", index=0, id="a"), tool(None, '{"p":1}', index=0)]
-    assert calls(*split, tool("read", "", index=0, id="b"), tool(None, '{"p":2}', index=0)) == [A, B]
-    assert calls(tool("read", '{"p":1}', index=0, id=""), tool("read", '{"p":2}', index=0, id="")) == [
-        ("call_0", *A[1:]),
-        ("call_1", *B[1:]),
-    ]
-
-
-def test_a_server_may_begin_with_any_index_or_send_the_name_in_pieces() -> None:
-    assert calls(tool("read", '{"p":1}', index=7, id="a"), tool("read", '{"p":2}', index=9, id="b")) == [A, B]
-    assert calls(tool("re", "", index=0, id="a"), tool("ad", "", index=0), tool(None, '{"p":1}', index=0)) == [A]
-
-
-def test_a_server_may_make_a_new_id_for_each_delta() -> None:
-    assert calls(tool("read", '{"p', index=0, id="a"), tool(None, '":1}', index=0, id="z")) == [A]
-    assert calls(tool("read", '{"p', id="a"), tool(None, '":1}', id="z")) == [A]
-
-
-def test_a_server_may_send_arguments_as_an_object() -> None:
-    assert calls(tool("read", {"p": 1}, index=0, id="a")) == [A]
-
-
-def test_calls_count_whatever_the_finish_reason_is() -> None:
-    assert calls(tool("read", '{"p":1}', index=0, id="a"), reason="stop") == [A]
-    assert decoded(sse(delta("tool_calls", content="hi"))).stop == "end"
-
-
-def test_a_call_may_come_after_a_finish_reason() -> None:
-    first = delta("tool_calls", tool_calls=[tool("read", '{"p":1}', index=0, id="a")])
-    second = delta("tool_calls", tool_calls=[tool("read", '{"p":2}', index=0, id="b")])
-    reply = decoded(sse(first, second, delta("stop", content="")))
-    assert [(call.id, call.name, call.args) for call in reply.message.calls] == [A, B]
-
-
-def test_ids_are_there_and_differ() -> None:
-    whole = [tool("x", "{}", index=n, id=i) for n, i in enumerate(["", "a", "a", "call_0", "call_1"])]
-    ids = [i for i, _, _ in calls(*whole)]
-    assert ids[:2] == ["call_0", "a"]
-    assert len(set(ids)) == 5
-    assert all(ids)
-
-
-def test_a_long_call_is_not_parsed_again_for_each_delta(monkeypatch: pytest.MonkeyPatch) -> None:
-    parsed: list[str] = []
-    monkeypatch.setattr(openai_chat, "_is_object", parsed.append)
-    pieces = ['{"a":"', *(["}", "{"] * 1_000)]
-    (call,) = decoded(
-        sse(*(delta(tool_calls=[tool("x", piece, index=0)]) for piece in pieces), delta("stop"))
-    ).message.calls
-    assert call.args == "".join(pieces)
-    assert 0 < len(parsed) <= 100
-
-
-def test_reasoning_is_not_text_and_is_kept_only_for_a_server_that_wants_it() -> None:
-    thinking = [delta(reasoning_content="hm "), delta(reasoning="so"), delta("stop", content="yes")]
-    assert decoded(sse(*thinking)).message == Assistant(text="yes")
-    kept = decoded(sse(*thinking), OpenAIChat(reasoning="reasoning_content")).message
-    assert kept == Assistant(text="yes", opaque='openai_chat\n{"reasoning_content":"hm so"}')
-    both = delta("stop", content="yes", reasoning_content="hm", reasoning="hm")
-    assert decoded(sse(both), OpenAIChat(reasoning="reasoning")).message.opaque == 'openai_chat\n{"reasoning":"hm"}'
-
-
-def test_reasoning_goes_back_byte_for_byte_and_to_its_own_kind_of_server_only() -> None:
-    kept = '{"reasoning_content":"h\\u006d  <é>"}'
-    said = Assistant(text="yes", opaque=keep_opaque("openai_chat", kept))
-    sent = OpenAIChat(reasoning="reasoning_content").unit([said])
-    assert kept[1:].encode() in sent
-    assert json.loads(sent)["reasoning_content"] == "hm  <é>"
-    for other in (OpenAIChat(), OpenAIChat(reasoning="reasoning")):
-        assert json.loads(other.unit([said])) == {"role": "assistant", "content": "yes"}
-
-
-def test_the_details_of_reasoning_are_joined_and_go_back() -> None:
-    codec = OpenAIChat(reasoning="reasoning_details")
-    parts = [
-        [{"type": "reasoning.text", "text": "one ", "index": 0, "format": "f"}],
-        [{"type": "reasoning.text", "text": "two", "index": 0, "signature": None}],
-        [{"type": "reasoning.text", "signature": "c2ln", "index": 0}],
-        [{"type": "reasoning.text", "text": "", "index": 0, "signature": None}],
-        [
-            {"type": "reasoning.encrypted", "data": "x", "index": 1},
-            {"type": "reasoning.encrypted", "data": "y", "index": 1},
-        ],
-        [{"type": "reasoning.text", "text": "three", "index": 2}],
-    ]
-    reply = decoded(sse(*(delta(reasoning_details=part) for part in parts), delta("stop", content="yes")), codec)
-    assert json.loads(codec.unit([reply.message]))["reasoning_details"] == [
-        {"type": "reasoning.text", "text": "one two", "index": 0, "format": "f", "signature": "c2ln"},
-        {"type": "reasoning.encrypted", "data": "x", "index": 1},
-        {"type": "reasoning.encrypted", "data": "y", "index": 1},
-        {"type": "reasoning.text", "text": "three", "index": 2},
-    ]
-
-
-def test_content_may_be_a_list_with_thinking_in_it() -> None:
-    thinking = {"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}
-    chunk = delta("stop", content=[thinking, {"type": "text", "text": "yes"}])
-    assert decoded(sse(chunk)).message.text == "yes"
-
-
-def test_a_whole_message_at_the_end_of_a_stream_is_not_said_twice() -> None:
-    last = {"choices": [{"index": 0, "finish_reason": "stop", "message": {"content": "hello"}}]}
-    assert decoded(sse(delta(content="hel"), delta(content="lo"), last)).message.text == "hello"
-    assert decoded(sse(last)).message.text == "hello"
-
-
-def test_a_json_body_may_answer_a_request_for_a_stream() -> None:
-    body = json.dumps({"model": "m", "choices": [{"message": {"content": "hi"}, "finish_reason": "stop"}]})
-    assert decoded(f"\n \n{body}\n".encode()).message.text == "hi"
-    with pytest.raises(ModelUnavailable, match="upstream"):
-        decoded(b'{"error":{"code":502,"message":"upstream died"}}')
-
-
-def test_a_server_without_the_marker_ends_with_its_finish_reason() -> None:
-    lax = OpenAIChat(done_marker=False)
-    assert decoded(sse(delta(content="hi"), delta("stop"), done=False), lax).message.text == "hi"
-    assert decoded(sse(delta(content="hi"), delta("stop"), done=False)[:-2], lax).message.text == "hi"
-    for data in (sse(delta(content="hi"), done=False), sse(done=False), sse(delta(), done=False)):
-        with pytest.raises(ModelUnavailable) as caught:
-            decoded(data, lax)
-        assert caught.value.kind == "network"
-
-
-def test_a_marker_without_a_finish_reason_does_not_complete_what_was_begun() -> None:
-    for begun in (delta(content="hi"), delta(tool_calls=[tool("x", "{}", index=0)])):
-        with pytest.raises(ModelUnavailable):
-            decoded(sse(begun))
-
-
-def test_usage_is_read_wherever_a_server_puts_it() -> None:
-    def used(**fields: Any) -> Usage:
-        return decoded(sse({**delta("stop", content="hi"), **fields})).usage
-
-    plain = {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}
-    assert used(usage=plain) == Usage(input=10, output=5)
-    assert used(usage=None, x_groq={"usage": plain}) == Usage(input=10, output=5)
-    assert used(usage={**plain, "prompt_cache_hit_tokens": 8}) == Usage(input=10, output=5, cache_read=8)
-    assert used(usage={**plain, "cached_tokens": 8}) == Usage(input=10, output=5, cache_read=8)
-    # xAI: the total has the reasoning, the completion does not.
-    thought = {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 45}
-    assert used(usage={**thought, "completion_tokens_details": {"reasoning_tokens": 30}}) == Usage(input=10, output=35)
-    assert (
-        used(usage={"prompt_tokens": "x", "completion_tokens": 1e300, "total_tokens": None, "cached_tokens": -1})
-        == Usage()
-    )
-    choice = {"index": 0, "delta": {}, "finish_reason": "stop", "usage": plain}
-    assert used(choices=[choice]) == Usage(input=10, output=5)
-    twice = sse({**delta(content="a"), "usage": {"prompt_tokens": 1}}, {**delta("stop"), "usage": plain}, delta())
-    assert decoded(twice).usage == Usage(input=10, output=5)
-
-
-def test_only_what_carries_content_counts_as_content() -> None:
-    decoder = OpenAIChat().decoder(Options())
-    decoder.feed(b": keep-alive\n\n" + sse(delta(role="assistant", content=""), {"choices": []}, done=False))
-    assert decoder.contents == 0
-    decoder.feed(sse(delta(content="a"), delta(reasoning="b"), delta(tool_calls=[tool("x")]), done=False))
-    assert decoder.contents == 3
-    assert not decoder.done
-    decoder.feed(sse(delta("stop")))
-    assert decoder.done
-
-
-def test_another_choice_is_not_mixed_in() -> None:
-    other = {"choices": [{"index": 1, "delta": {"content": "no"}, "finish_reason": "length"}]}
-    assert decoded(sse(delta(content="yes"), other, delta("stop"))) == decoded(sse(delta(content="yes"), delta("stop")))
 
 
 def test_ids_fit_the_server_and_match_their_results() -> None:
@@ -639,278 +409,3 @@ def test_a_failure_is_sorted(case: cases.Failure) -> None:
     assert "<" not in message
     assert "6789" not in message
     assert case.fault != "F16" or "get_weather" in message
-
-
-@pytest.mark.parametrize(
-    ("body", "words"),
-    [
-        (wrong("the reason"), "the reason"),
-        (b'{"detail":[{"loc":["body"],"msg":"field required"},{"msg":"and more"}]}', "field required; and more"),
-        (b'{"message":{"detail":[{"msg":"field required"}]}}', "field required"),
-        (cases.bare("the reason"), "the reason"),
-        (cases.xai("the reason"), "the reason"),
-        (wrong("Provider returned error", metadata={"raw": "the reason"}), "Provider returned error the reason"),
-        (b"the reason", "the reason"),
-        (b"", "no reason was given"),
-    ],
-)
-def test_the_words_of_the_provider_are_in_the_message(body: bytes, words: str) -> None:
-    assert str(OpenAIChat().failure(400, {}, body)) == f"HTTP 400: {words}"
-    if body[:1] == b"{":
-        error = failing(json.loads(body), event="event: error\n")
-        assert str(error) == words
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        b"\x00\xff\xfe" * 9,
-        b"[",
-        b"[]",
-        b"null",
-        b"7",
-        b'{"error":null}',
-        b'{"error":[[[[[[["x"]]]]]]]}',
-        b"[" * 90_000,
-        b'{"error":' * 900 + b"1" + b"}" * 900,
-        b'{"message":{"a":1}}',
-        b"x" * 2_000_000,
-        b"tools[0] " * 200_000,
-        wrong("a\x00\x1b[31m\u202eb\ud800" + "x " * 9_000),
-    ],
-    ids=range(13),
-)
-def test_no_body_of_a_failure_is_too_odd(body: bytes) -> None:
-    began = time.perf_counter()
-    error = OpenAIChat().failure(500, {}, body)
-    assert time.perf_counter() - began < 2
-    assert isinstance(error, ModelUnavailable)
-    assert len(str(error)) <= 500
-    assert str(error).isprintable()
-
-
-@pytest.mark.parametrize(
-    "key",
-    [
-        KEY,
-        "sk-or-v1-0123456789abcdef",
-        "gsk_abcdefGHIJ0123",
-        "xai-abcdefGHIJ01",
-        "AIzaSyA0123456789abcdefg",
-        "f" * 84,
-        "0123456789abcdef0123456789abcdef",
-        "custom0key1with2digits",
-        "sk-ab…yz",
-    ],
-)
-def test_no_key_gets_into_a_message(key: str) -> None:
-    for words in (f"Incorrect API key provided: {key}.", f"bad Bearer {key}", f"the key '{key}' is invalid"):
-        assert key[3:] not in str(OpenAIChat().failure(401, {}, wrong(words)))
-        assert key[3:] not in str(OpenAIChat().failure(401, {}, words.encode()))
-
-
-def failing(*chunks: Any, event: str = "", codec: OpenAIChat | None = None) -> ModelError:
-    """What a stream that fails after some text raises, and that it does so at once."""
-    decoder = (codec or OpenAIChat()).decoder(Options())
-    decoder.feed(sse(delta(content="a"), delta(tool_calls=[tool("x", '{"a', index=0)]), done=False))
-    with pytest.raises(ModelError) as caught:
-        decoder.feed(event.encode() + sse(*chunks, done=False))
-    return caught.value
-
-
-@pytest.mark.parametrize(
-    ("fault", "chunk", "kind"),
-    cases.STREAM_FAILURES,
-    ids=[f"{row[0]}-{n}" for n, row in enumerate(cases.STREAM_FAILURES)],
-)
-def test_a_failure_inside_a_stream_is_raised_at_once(fault: str, chunk: Any, kind: str) -> None:
-    for event in ("", "event: error\n"):
-        error = failing(chunk, event=event)
-        assert error.kind == kind, fault
-        assert type(error) is (ModelUnavailable if kind in RETRIED else ModelRejected)
-
-
-def test_f5_an_event_of_its_own_is_a_failure_whatever_it_holds() -> None:
-    for chunk in ({"message": "it broke"}, {"type": "error", "code": "server_error"}, '"it broke"', {}):
-        assert failing(chunk, event="event: error\n").kind == "server_error"
-
-
-def test_f4_a_delay_inside_a_stream_is_honoured() -> None:
-    error = failing({"error": {"message": "Please try again in 2s.", "code": "rate_limit_exceeded"}})
-    assert isinstance(error, ModelUnavailable)
-    assert error.after_seconds == 2.0
-
-
-def test_f23_a_stream_without_its_marker_was_cut() -> None:
-    with pytest.raises(ModelUnavailable) as caught:
-        decoded(sse(delta(content="hi"), delta("stop"), done=False))
-    assert caught.value.kind == "network"
-
-
-def test_f25_a_stream_that_breaks_off_inside_a_call_is_no_reply() -> None:
-    data = sse(delta(tool_calls=[tool("x", '{"a', index=0, id="c")]), done=False)
-    for cut in (data, data[:-20]):
-        with pytest.raises(ModelUnavailable) as caught:
-            decoded(cut)
-        assert caught.value.kind == "network"
-
-
-def test_f27_odd_events_are_read() -> None:
-    first = json.dumps(delta(content="hé"), ensure_ascii=False, indent=1).split("\n")
-    lines = ["\ufeff: hello", "id: 1", "retry: 5", "event: message", *(f"data:{line}" for line in first), ""]
-    lines += [
-        "data",
-        "",
-        "event: ping",
-        "data: {}",
-        "",
-        "unknown: x",
-        "data: 7",
-        "",
-        f"data: {json.dumps(delta('stop'))}",
-        "",
-    ]
-    for end in ("\n", "\r\n", "\r"):
-        data = end.join([*lines, "data: [DONE]", "", ""]).encode()
-        reply = decoded(data)
-        assert (reply.message.text, reply.stop) == ("hé", "end")
-        assert all(decoded(data, None, at) == reply for at in range(1, len(data)))
-    extra = {
-        **delta("stop", content="hi", audio=None, new=[1]),
-        "service_tier": "x",
-        "obfuscation": "abc",
-        "moderation": {},
-    }
-    assert (
-        decoded(sse({"object": "", "choices": [], "prompt_filter_results": [], "model": ""}, extra)).message.text
-        == "hi"
-    )
-
-
-def test_f30_a_huge_line_is_refused_before_it_is_kept() -> None:
-    decoder = OpenAIChat().decoder(Options())
-    decoder.feed(b"data: ")
-    with pytest.raises(ModelRejected) as caught:
-        for _ in range(20):
-            decoder.feed(b"x" * (1 << 20))
-    assert caught.value.kind == "response_too_large"
-
-
-@pytest.mark.parametrize("start", [b"{", b": "])
-def test_f30_a_huge_reply_is_refused(start: bytes) -> None:
-    decoder = OpenAIChat().decoder(Options())
-    piece = b":" * (1 << 20) + b"\n"
-    with pytest.raises(ModelRejected) as caught:
-        decoder.feed(start)
-        for _ in range((MAX_BODY >> 20) + 1):
-            decoder.feed(piece)
-    assert caught.value.kind == "response_too_large"
-
-
-def test_f32_an_event_that_comes_twice_never_runs_as_something_else() -> None:
-    piece = delta(tool_calls=[tool(None, '"a": 1}', index=0)])
-    start = delta(tool_calls=[tool("x", "{", index=0, id="c")])
-    (call,) = decoded(sse(start, piece, piece, delta("tool_calls"), delta("tool_calls"))).message.calls
-    with pytest.raises(ValueError, match="Extra data"):
-        json.loads(call.args)
-    (call,) = decoded(sse(start, start, piece, delta("tool_calls"))).message.calls
-    with pytest.raises(ValueError, match="Expecting"):
-        json.loads(call.args)
-
-
-def test_f34_what_comes_after_the_end_is_ignored() -> None:
-    one = sse(delta(content="hi"), delta("stop"))
-    for more in (
-        one,
-        b"data: {bad\n\n",
-        sse({"error": {"message": "late"}}),
-        b"junk",
-        b"data: [DONE]\n\n",
-        b"x" * (9 << 20),
-    ):
-        assert decoded(one + more) == decoded(one)
-        assert decoded(one + more, None, len(one)) == decoded(one)
-    assert decoded(sse(delta(content="hi"), delta("stop"), delta("stop"))) == decoded(one)
-
-
-@pytest.mark.parametrize(
-    "data",
-    [
-        sse(delta("stop")),
-        sse({"choices": []}),
-        sse(delta("stop", content="")),
-        sse(delta("stop", reasoning="hm")),
-        b'{"choices":[]}',
-        b'{"choices":[{"message":{"content":null},"finish_reason":"stop"}]}',
-    ],
-)
-def test_f38_an_empty_answer_is_an_empty_reply(data: bytes) -> None:
-    reply = decoded(data)
-    assert (reply.message, reply.stop) == (Assistant(), "end")
-
-
-@pytest.mark.parametrize(
-    "data", [b"", b" \n", b"data: [DONE]\n\n", b"data: {}\n\ndata: [DONE]\n\n", b"{}", b"[]", b"hello"]
-)
-def test_f38_no_answer_at_all_is_no_reply(data: bytes) -> None:
-    with pytest.raises(ModelUnavailable) as caught:
-        decoded(data)
-    assert caught.value.kind == "network"
-
-
-@pytest.mark.parametrize("reason", ["length", "max_tokens", "model_length"])
-def test_f39_a_call_that_was_cut_off_is_not_called_whole(reason: str) -> None:
-    reply = decoded(sse(delta(tool_calls=[tool("x", '{"a": [1, ', index=0, id="c")]), delta(reason)))
-    assert reply.stop == "length"
-    assert reply.message.calls == (Call(id="c", name="x", args='{"a": [1, '),)
-
-
-def test_f40_a_refusal_ends_the_reply_and_says_why() -> None:
-    reply = decoded(sse(delta(refusal="I can't "), delta(refusal="do that."), delta("stop")))
-    assert (reply.message.text, reply.stop) == ("I can't do that.", "refusal")
-    assert decoded(sse(delta("content_filter"))).message.text == FILTERED
-    part = decoded(sse(delta(content="so"), delta("content_filter")))
-    assert (part.message.text, part.stop) == (f"so\n\n{FILTERED}", "refusal")
-    body = b'{"choices":[{"message":{"content":null,"refusal":"no"},"finish_reason":"stop"}]}'
-    assert (decoded(body).message.text, decoded(body).stop) == ("no", "refusal")
-
-
-@pytest.mark.parametrize("args", ['{"path":}', '{"path": "a", ', '"{\\"policy\\":\\"inherit\\"}"', "[]", "nonsense"])
-def test_f41_f42_odd_arguments_come_as_they_were_written(args: str) -> None:
-    assert calls(tool("x", args, index=0, id="c")) == [("c", "x", args)]
-
-
-@pytest.mark.parametrize("name", ["Shell", "default_api.read", "functions.read", ""])
-def test_f44_an_unknown_name_comes_as_it_was_written(name: str) -> None:
-    assert calls(tool(name, "{}", index=0, id="c")) == [("c", name, "{}")]
-
-
-def test_f46_two_hundred_calls_are_all_there() -> None:
-    many = [tool("x", f'{{"n":{n}}}', index=n, id=f"c{n}") for n in range(200)]
-    assert calls(*many) == calls(many) == [(f"c{n}", "x", f'{{"n":{n}}}') for n in range(200)]
-
-
-def test_f50_odd_text_is_kept_and_can_be_stored() -> None:
-    raw = '{"choices":[{"delta":{"content":"a\\ud800b\\u0000\\u202e"},"finish_reason":null}]}'
-    halves = ['{"choices":[{"delta":{"content":"\\ud83d"}}]}', '{"choices":[{"delta":{"content":"\\ude00"}}]}']
-    data = sse(
-        raw, *halves, delta(tool_calls=[tool("x\ud800", '{"a":"\ud800"}', index=0, id="c\ud800")]), delta("stop")
-    )
-    decoder = OpenAIChat().decoder(Options())
-    shown = decoder.feed(data)
-    reply = decoder.finish()
-    assert "".join(shown).encode()
-    assert reply.message.text == "a\ufffdb\x00\u202e😀"
-    assert reply.message.calls == (Call(id="c\ufffd", name="x\ufffd", args='{"a":"\ufffd"}'),)
-    assert (
-        decoded(
-            b'data: {"choices":[{"delta":{"content":"\xff"},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
-        ).message.text
-        == "\ufffd"
-    )
-    long = "x" * (7 << 20)
-    assert decoded(sse(delta("stop", content=long))).message.text == long
-
-
-def test_f51_the_model_that_answered_is_told() -> None:
-    assert decoded(sse({"model": "", "choices": []}, {**delta("stop"), "model": "gpt-x-2026"})).model == "gpt-x-2026"

@@ -49,7 +49,7 @@ class Plans:
             name,
             agent.instructions,
             model=self._model(agent.model),
-            tools=known_tools(agent.tools),
+            tools=agent.tools,
             families=tuple(family(f, **plan.settings.get(f, {})) for f in agent.families),
             staff=[self._build(member, plan, f"{member.name}-{plan.stamp}") for member in agent.staff],
             output=agent.output,
@@ -91,10 +91,3 @@ def _homes(agent_name: str) -> Iterator[str]:
     while "." in agent_name:
         agent_name = agent_name.rpartition(".")[0]
         yield agent_name
-
-
-def known_tools(names: tuple[str, ...]) -> tuple[str, ...]:
-    """The names, without those of built-in tools that this installation has not got."""
-    from retinue.tools.builtin.kit import NAMES, Kit
-
-    return tuple(n for n in names if n not in NAMES or hasattr(Kit, f"_{n}"))

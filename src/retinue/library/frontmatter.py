@@ -49,7 +49,7 @@ class Document:
     complaints: list[Complaint] = field(default_factory=list)
 
     def complain(self, message: str, line: int = 0, severity: Severity = "warning", hint: Hint = "") -> None:
-        """A hint that takes time to find is given as a function, which is not asked once there are complaints enough."""
+        """A hint that takes time to find is a function, which is not asked once there are complaints enough."""
         is_full = len(self.complaints) >= MAX_COMPLAINTS
         if is_full and severity != "error":
             return

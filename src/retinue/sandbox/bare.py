@@ -4,10 +4,12 @@ is kept: a clean environment, resource limits, and an end for every process that
 
 from __future__ import annotations
 
+import uuid
+
 from retinue.errors import ConfigError
 from retinue.sandbox.base import Command, Sink
 from retinue.sandbox.limits import find_groups
-from retinue.sandbox.running import TAG, Tree, sweep
+from retinue.sandbox.running import TAG, Tree
 
 
 class Unsandboxed:
@@ -26,8 +28,8 @@ class Unsandboxed:
     async def start(self, command: Command, sink: Sink) -> Tree:
         group = find_groups().make(command.limits)
         joins = "".join('echo 0 > "$1" || exit 125; shift; ' for _ in group.folders)
-        script = f'{joins}exec "$@"'
-        tag = command.tag
-        tree = Tree(sink, command.limits, group=group, disks=command.write, sweep=(lambda: sweep(tag)) if tag else None)
+        script = f'unset A B; {joins}exec "$@"'
+        tag = command.tag or uuid.uuid4().hex
+        tree = Tree(sink, command.limits, tag, group=group, disks=command.write)
         argv = ["/bin/sh", "-c", script, "sh", *(f"{folder}/cgroup.procs" for folder in group.folders), *command.argv]
         return await tree.launch(argv, {**command.env, TAG: tag}, (), cwd=command.cwd)

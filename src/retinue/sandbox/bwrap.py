@@ -8,8 +8,10 @@ import os
 import re
 import shutil
 import subprocess
+import uuid
 from collections.abc import Iterable
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import lru_cache
 
 from retinue.errors import SandboxMissing
@@ -24,7 +26,7 @@ OLDEST = (0, 8, 0)
 # Everything that is not about files. A user namespace even for root, so that capabilities mean nothing outside.
 ISOLATE = (
     *("--unshare-user", "--unshare-ipc", "--unshare-pid", "--unshare-uts", "--unshare-cgroup-try", "--disable-userns"),
-    *("--die-with-parent", "--new-session", "--cap-drop", "ALL", "--clearenv", "--hostname", "sandbox"),
+    *("--die-with-parent", "--new-session", "--cap-drop", "ALL", "--hostname", "sandbox"),
 )
 # /proc read-only as a whole: root needs no capability to write most of /proc/sys, and bwrap does not cover that.
 CLOSE = ("--remount-ro", "/proc", "--remount-ro", "/dev", "--remount-ro", "/")
@@ -72,6 +74,7 @@ class Bwrap:
         )
 
     async def start(self, command: Command, sink: Sink) -> Tree:
+        command = replace(command, tag=command.tag or uuid.uuid4().hex)
         write, guarded = self._writable(command)
         with ExitStack() as undo:
             layout = Layout()
@@ -84,6 +87,9 @@ class Bwrap:
             undo.callback(group.remove)
             status, told = os.pipe()
             undo.callback(os.close, status)
+            # Open for reading too: had it no reader when this process dies, bwrap would die of it at a bad moment.
+            one_way, told = told, os.open(f"/proc/self/fd/{told}", os.O_RDWR | os.O_CLOEXEC)
+            os.close(one_way)
             waits, gate = os.pipe()
             undo.callback(os.close, gate)
             layout.fds += (told, waits)
@@ -91,6 +97,7 @@ class Bwrap:
             tree = Tree(
                 sink,
                 command.limits,
+                command.tag,
                 status=status,
                 gate=gate,
                 group=group,
@@ -99,7 +106,7 @@ class Bwrap:
             )
             undo.pop_all()  # from here on the tree undoes it
             try:
-                return await tree.launch(argv, {TAG: command.tag}, layout.fds)
+                return await tree.launch(argv, {}, layout.fds)
             finally:
                 layout.close()
 
@@ -119,17 +126,18 @@ class Bwrap:
         options += () if command.network else ("--unshare-net",)
         if self._filter:
             options += ("--seccomp", layout.data(self._filter))
-        for name, value in {**command.env, TAG: command.tag}.items():
+        for name, value in command.env.items():
             options += ("--setenv", name, value)
         options += system(layout, etc_files() if command.network else self._etc)
         options += ("--dev", "/dev", "--proc", "/proc")
         read = (*command.read, *self._readable)
-        full = Command(**{f: getattr(command, f) for f in Command.__slots__} | {"read": read})
+        full = replace(command, read=read)
         mounts = [pair for shield in shields for pair in shield.args]
         options += given(layout, full, mounts, self._hide, by_fd=self._by_fd)
         options += (*CLOSE, "--chdir", command.cwd)
         packed = layout.data(b"".join(os.fsencode(option) + b"\0" for option in options))
-        return [self._program, "--args", packed, "--", *self._inner(command.argv, command.limits)]
+        tag = ("--setenv", TAG, command.tag)  # here, not among the options: this is how a leftover is found
+        return [self._program, "--clearenv", *tag, "--args", packed, "--", *self._inner(command.argv, command.limits)]
 
     def _inner(self, argv: tuple[str, ...], limits: Limits) -> tuple[str, ...]:
         if find_groups().pids is not None or os.getuid() == 0:

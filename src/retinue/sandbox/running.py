@@ -19,12 +19,17 @@ from retinue.sandbox.limits import Group, rlimits
 
 TAG = "RETINUE_TOOL"
 # The process that we start. It starts the command, and a watcher that blocks on a pipe whose other end only the runtime
-# holds: when that is closed, however the runtime ended, the watcher kills the process group. bwrap's own death signals
-# are not enough: the process inside sets its own late, and an outer one that dies before leaves it running. Up to then
-# it is in this group, from then on it gets the signal.
-SUPERVISE = """exec 3<&0; {limits}; "$@" 3<&- < /dev/null & command=$!
-(read x <&3; kill -9 -$$) > /dev/null 2>&1 & watcher=$!
-exec > /dev/null 2>&1; wait $command; code=$?; kill -9 $watcher; wait $watcher; exit $code"""
+# holds: when that is closed, however the runtime ended, the watcher kills what has the tag on its command line, until a
+# look finds nothing. bwrap's own death signals are not enough: the first process inside asks for its own late, and if the
+# outer one has died by then, it is never killed. ($A and $B are the tag; apart, so that grep does not find itself.)
+SUPERVISE = """exec 3<&0; {limits}
+sweep() {{ n=0; while [ $n -lt 50 ]; do n=$((n + 1)); found=
+for at in $(grep -lsaz "^[$A]$B\$" /proc/[0-9]*/cmdline); do at=${{at#/proc/}}; kill -9 ${{at%/*}} && found=1; done
+[ "$found" ] || return; sleep 0.02; done; }}
+"$@" 3<&- < /dev/null & command=$!
+(read x <&3; kill -9 $command; sweep; kill -9 -$$) > /dev/null 2>&1 & watcher=$!
+exec > /dev/null 2>&1; wait $command; code=$?; [ $code -gt 128 ] && sweep
+kill -9 $watcher; wait $watcher; exit $code"""
 GONE_SECONDS = 5.0
 LOOK_SECONDS = 0.25
 # Less than this is never the reason why a disk is full.
@@ -40,17 +45,17 @@ class Tree(asyncio.SubprocessProtocol):
         self,
         sink: Sink,
         limits: Limits,
+        tag: str,
         *,
         status: int | None = None,
         gate: int | None = None,
         group: Group | None = None,
         disks: Sequence[str] = (),
         release: Callable[[], tuple[str, ...]] = tuple,
-        sweep: Callable[[], object] | None = None,
     ) -> None:
         self._sink, self._limits, self._status, self._group = sink, limits, status, group or Group(())
         self._disks = {path: _free(path) for path in disks} if limits.free_disk else {}
-        self._release, self._sweep, self._gate = release, sweep, gate
+        self._release, self._gate, self._tag = release, gate, tag
         self._exited, self._closed = asyncio.Event(), asyncio.Event()
         self._why: Why = ""
         self._n_output = 0
@@ -64,6 +69,7 @@ class Tree(asyncio.SubprocessProtocol):
         self._lifeline: int | None = None
 
     async def launch(self, argv: Sequence[str], env: dict[str, str], pass_fds: Sequence[int], cwd: str = "/") -> Tree:
+        """`env` is the environment of what is started here, which is not yet the command."""
         loop = asyncio.get_running_loop()
         alive, self._lifeline = os.pipe()
         script = SUPERVISE.format(limits=rlimits(self._limits))
@@ -74,7 +80,7 @@ class Tree(asyncio.SubprocessProtocol):
                 stdin=alive,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.STDOUT,
-                env=env,
+                env={"PATH": "/usr/bin:/bin", "A": self._tag[0], "B": self._tag[1:], **env},
                 pass_fds=tuple(pass_fds),
                 cwd=cwd,
                 process_group=0,
@@ -183,8 +189,8 @@ class Tree(asyncio.SubprocessProtocol):
                     signal.pidfd_send_signal(self._inside, signal.SIGKILL)
                 # It is readable when the first process is dead, and that waits for all the others inside.
                 await _readable(self._inside, GONE_SECONDS)
-            if self._sweep is not None:
-                await _within(GONE_SECONDS, self._swept())
+            if self._ending() or self._status is None:
+                await self._swept()
             await _within(GONE_SECONDS, self._closed.wait())
         finally:
             seconds = time.monotonic() - self._started
@@ -194,7 +200,7 @@ class Tree(asyncio.SubprocessProtocol):
     async def _swept(self) -> None:
         """A killed process is seen as a zombie or not at all, but one that was forking has left another."""
         for _ in range(100):
-            if self._sweep is None or not self._sweep():
+            if not sweep(self._tag):
                 return
             await asyncio.sleep(0.02)
 
@@ -232,16 +238,22 @@ class Tree(asyncio.SubprocessProtocol):
 
 
 def tagged(tag: str) -> list[int]:
-    """Processes whose environment carries a tag that starts so, ours excepted."""
-    needle = f"{TAG}={tag}".encode()
+    """Processes with a tag that starts so, in their environment or, as bwrap has it, on their command line."""
+    needles = (f"\0{TAG}={tag}".encode(), f"\0{TAG}\0{tag}".encode())
     found = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit() and int(entry.name) != os.getpid():
-            with contextlib.suppress(OSError):
-                words = (entry / "environ").read_bytes().split(b"\0")
-                if any(word.startswith(needle) for word in words) and not _is_dead(entry):
-                    found.append(int(entry.name))
+            told = b"\0" + _bytes(entry / "environ") + b"\0" + _bytes(entry / "cmdline")
+            if any(needle in told for needle in needles) and not _is_dead(entry):
+                found.append(int(entry.name))
     return found
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:  # gone, or another user's
+        return b""
 
 
 def sweep(tag: str) -> list[int]:
@@ -254,7 +266,7 @@ def sweep(tag: str) -> list[int]:
 
 
 def _is_dead(entry: Path) -> bool:
-    return (entry / "stat").read_bytes().rpartition(b") ")[2][:1] in (b"Z", b"X")
+    return _bytes(entry / "stat").rpartition(b") ")[2][:1] in (b"", b"Z", b"X")
 
 
 def _free(path: str) -> int:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import multiprocessing
 import os
 import threading
+from multiprocessing.synchronize import Event
 from pathlib import Path
 
 import pytest
 
 from retinue.tools.builtin import engines, search
 from tests.needs import needs
+from tests.sandbox.test_drafts import exchange
 from tests.tools.builtin.filecase import TOOLS, Desk, a_caller, tree
 from tests.tools.builtin.test_globs import grow
 
@@ -264,3 +267,32 @@ def test_settings_of_the_user_do_not_change_the_answer(desk: Desk, monkeypatch: 
     tree(desk.root, {"f": "hit\n", ".ignore": "f\n"})
     monkeypatch.setenv("RIPGREP_CONFIG_PATH", str(desk.root.parent / "rc"))
     assert desk.ok("search", pattern="hit") == "f:1:hit"
+
+
+def swap_for_ever(root: str, go_on: Event) -> None:
+    while go_on.is_set():
+        exchange(f"{root}/file", f"{root}/link")
+        exchange(f"{root}/dir", f"{root}/out")
+
+
+def test_no_search_tells_of_a_file_that_a_link_was_put_for(desk: Desk) -> None:
+    """Without the comparison with the file itself, about one search in ten does."""
+    secrets = desk.root.parent / "secrets"
+    tree(secrets, {"f": "hit swordfish\n"})
+    tree(desk.root, {"file": "hit\n", "dir/f": "hit\n"} | {f"more/{i}": "hit\n" for i in range(100)})
+    (desk.root / "link").symlink_to(secrets / "f")
+    (desk.root / "out").symlink_to(secrets)
+    context = multiprocessing.get_context("spawn")
+    go_on = context.Event()
+    go_on.set()
+    swapper = context.Process(target=swap_for_ever, args=(str(desk.root), go_on))
+    swapper.start()
+    try:
+        for _ in range(15):
+            assert "swordfish" not in desk.ok("search", pattern="hit")
+            for mode in ("files", "count"):
+                assert desk.ok("search", pattern="swordfish", mode=mode) == "[nothing matches]"
+    finally:
+        go_on.clear()
+        swapper.join()
+    assert swapper.exitcode == 0

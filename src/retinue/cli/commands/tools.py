@@ -17,11 +17,14 @@ from retinue.errors import NotFound
 @pass_door
 def command(door: Door, name: str, as_json: bool) -> None:
     """List the built-in tools, or show one: what it does to the world, and its arguments."""
+    import asyncio
+
     from retinue.store.memory import MemoryStore
     from retinue.tools.builtin.kit import NAMES, Kit
 
     kit = Kit(MemoryStore())
-    found = [kit.tool(n) for n in NAMES if hasattr(Kit, f"_{n}") and name in ("", n)]
+    found = [kit.tool(n) for n in NAMES if name in ("", n)]
+    asyncio.run(kit.close())
     if not found:
         raise NotFound(f"there is no built-in tool {name!r}. `retinue tools` lists them.")
     for tool in found:

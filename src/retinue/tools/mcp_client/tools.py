@@ -35,6 +35,7 @@ class McpTool:
     """Made by `McpServers`. `server_name` and `tool_name` are the server's and its own word for it."""
 
     subject = ""
+    guarded = True
 
     def __init__(self, server: Server, schema: ToolSchema, tool_name: str, risk: Risk, restart: Restart) -> None:
         self._server, self.schema, self.tool_name = server, schema, tool_name

@@ -1,0 +1,215 @@
+"""The chat dialect as other servers speak it: what they leave out, repeat, or put elsewhere."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from retinue.core.values import Assistant, Usage
+from retinue.errors import ModelUnavailable
+from retinue.models import openai_chat
+from retinue.models.codec import Options, keep_opaque
+from retinue.models.openai_chat import OpenAIChat
+from tests.models.openai_chat_support import calls, decoded, delta, sse, tool
+
+A, B = ("a", "read", '{"p":1}'), ("b", "read", '{"p":2}')
+
+
+def test_a_server_may_leave_out_the_index() -> None:
+    assert calls(tool("read", '{"p":1}', id="a"), tool("read", '{"p":2}', id="b")) == [A, B]
+    assert calls([tool("read", '{"p":1}', id="a"), tool("read", '{"p":2}', id="b")]) == [A, B]
+    assert calls(tool("read", '{"p', id="a"), tool(None, '":1}'), tool("read", "", id="b"), tool(None, '{"p":2}')) == [
+        A,
+        B,
+    ]
+    assert calls(tool("read", '{"p', id="a"), tool("read", '":1}', id="a"), tool("read", '{"p":2}', id="b")) == [A, B]
+
+
+def test_a_server_may_leave_out_index_and_id() -> None:
+    assert calls(tool("read", '{"p":1}'), tool("read", '{"p":2}')) == [("call_0", *A[1:]), ("call_1", *B[1:])]
+    assert calls([tool("a", ""), tool("b", "")]) == [("call_0", "a", "{}"), ("call_1", "b", "{}")]
+    assert calls(tool("a", '{"x":'), tool(None, "1}"), tool("b", "{}")) == [
+        ("call_0", "a", '{"x":1}'),
+        ("call_1", "b", "{}"),
+    ]
+
+
+def test_a_server_may_repeat_the_name_in_each_delta() -> None:
+    pieces = ['{"p', '":', "1}"]
+    assert calls(*(tool("read", piece, index=0, id="a") for piece in pieces)) == [A]
+    assert calls(*(tool("read", piece, index=0) for piece in pieces)) == [("call_0", *A[1:])]
+    assert calls(*(tool("read", piece) for piece in pieces)) == [("call_0", *A[1:])]
+    assert calls(tool("read", '{"p', index=0, id="a"), tool("other", '":1}', index=0, id="a")) == [A]
+    code = ['{"c":"if(x){}', '{}"}']
+    assert calls(*(tool("read", piece) for piece in code)) == [("call_0", "read", "".join(code))]
+
+
+def test_a_server_may_give_every_call_the_index_zero() -> None:
+    assert calls(tool("read", '{"p":1}', index=0, id="a"), tool("read", '{"p":2}', index=0, id="b")) == [A, B]
+    split = [tool("read", "", index=0, id="a"), tool(None, '{"p":1}', index=0)]
+    assert calls(*split, tool("read", "", index=0, id="b"), tool(None, '{"p":2}', index=0)) == [A, B]
+    assert calls(tool("read", '{"p":1}', index=0, id=""), tool("read", '{"p":2}', index=0, id="")) == [
+        ("call_0", *A[1:]),
+        ("call_1", *B[1:]),
+    ]
+
+
+def test_a_server_may_begin_with_any_index_or_send_the_name_in_pieces() -> None:
+    assert calls(tool("read", '{"p":1}', index=7, id="a"), tool("read", '{"p":2}', index=9, id="b")) == [A, B]
+    assert calls(tool("re", "", index=0, id="a"), tool("ad", "", index=0), tool(None, '{"p":1}', index=0)) == [A]
+
+
+def test_a_server_may_make_a_new_id_for_each_delta() -> None:
+    assert calls(tool("read", '{"p', index=0, id="a"), tool(None, '":1}', index=0, id="z")) == [A]
+    assert calls(tool("read", '{"p', id="a"), tool(None, '":1}', id="z")) == [A]
+
+
+def test_a_server_may_send_arguments_as_an_object() -> None:
+    assert calls(tool("read", {"p": 1}, index=0, id="a")) == [A]
+
+
+def test_calls_count_whatever_the_finish_reason_is() -> None:
+    assert calls(tool("read", '{"p":1}', index=0, id="a"), reason="stop") == [A]
+    assert decoded(sse(delta("tool_calls", content="hi"))).stop == "end"
+
+
+def test_a_call_may_come_after_a_finish_reason() -> None:
+    first = delta("tool_calls", tool_calls=[tool("read", '{"p":1}', index=0, id="a")])
+    second = delta("tool_calls", tool_calls=[tool("read", '{"p":2}', index=0, id="b")])
+    reply = decoded(sse(first, second, delta("stop", content="")))
+    assert [(call.id, call.name, call.args) for call in reply.message.calls] == [A, B]
+
+
+def test_ids_are_there_and_differ() -> None:
+    whole = [tool("x", "{}", index=n, id=i) for n, i in enumerate(["", "a", "a", "call_0", "call_1"])]
+    ids = [i for i, _, _ in calls(*whole)]
+    assert ids[:2] == ["call_0", "a"]
+    assert len(set(ids)) == 5
+    assert all(ids)
+
+
+def test_a_long_call_is_not_parsed_again_for_each_delta(monkeypatch: pytest.MonkeyPatch) -> None:
+    parsed: list[str] = []
+    monkeypatch.setattr(openai_chat, "_is_object", parsed.append)
+    pieces = ['{"a":"', *(["}", "{"] * 1_000)]
+    (call,) = decoded(
+        sse(*(delta(tool_calls=[tool("x", piece, index=0)]) for piece in pieces), delta("stop"))
+    ).message.calls
+    assert call.args == "".join(pieces)
+    assert 0 < len(parsed) <= 100
+
+
+def test_reasoning_is_not_text_and_is_kept_only_for_a_server_that_wants_it() -> None:
+    thinking = [delta(reasoning_content="hm "), delta(reasoning="so"), delta("stop", content="yes")]
+    assert decoded(sse(*thinking)).message == Assistant(text="yes")
+    kept = decoded(sse(*thinking), OpenAIChat(reasoning="reasoning_content")).message
+    assert kept == Assistant(text="yes", opaque='openai_chat\n{"reasoning_content":"hm so"}')
+    both = delta("stop", content="yes", reasoning_content="hm", reasoning="hm")
+    assert decoded(sse(both), OpenAIChat(reasoning="reasoning")).message.opaque == 'openai_chat\n{"reasoning":"hm"}'
+
+
+def test_reasoning_goes_back_byte_for_byte_and_to_its_own_kind_of_server_only() -> None:
+    kept = '{"reasoning_content":"h\\u006d  <é>"}'
+    said = Assistant(text="yes", opaque=keep_opaque("openai_chat", kept))
+    sent = OpenAIChat(reasoning="reasoning_content").unit([said])
+    assert kept[1:].encode() in sent
+    assert json.loads(sent)["reasoning_content"] == "hm  <é>"
+    for other in (OpenAIChat(), OpenAIChat(reasoning="reasoning")):
+        assert json.loads(other.unit([said])) == {"role": "assistant", "content": "yes"}
+
+
+def test_the_details_of_reasoning_are_joined_and_go_back() -> None:
+    codec = OpenAIChat(reasoning="reasoning_details")
+    parts = [
+        [{"type": "reasoning.text", "text": "one ", "index": 0, "format": "f"}],
+        [{"type": "reasoning.text", "text": "two", "index": 0, "signature": None}],
+        [{"type": "reasoning.text", "signature": "c2ln", "index": 0}],
+        [{"type": "reasoning.text", "text": "", "index": 0, "signature": None}],
+        [
+            {"type": "reasoning.encrypted", "data": "x", "index": 1},
+            {"type": "reasoning.encrypted", "data": "y", "index": 1},
+        ],
+        [{"type": "reasoning.text", "text": "three", "index": 2}],
+    ]
+    reply = decoded(sse(*(delta(reasoning_details=part) for part in parts), delta("stop", content="yes")), codec)
+    assert json.loads(codec.unit([reply.message]))["reasoning_details"] == [
+        {"type": "reasoning.text", "text": "one two", "index": 0, "format": "f", "signature": "c2ln"},
+        {"type": "reasoning.encrypted", "data": "x", "index": 1},
+        {"type": "reasoning.encrypted", "data": "y", "index": 1},
+        {"type": "reasoning.text", "text": "three", "index": 2},
+    ]
+
+
+def test_content_may_be_a_list_with_thinking_in_it() -> None:
+    thinking = {"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}
+    chunk = delta("stop", content=[thinking, {"type": "text", "text": "yes"}])
+    assert decoded(sse(chunk)).message.text == "yes"
+
+
+def test_a_whole_message_at_the_end_of_a_stream_is_not_said_twice() -> None:
+    last = {"choices": [{"index": 0, "finish_reason": "stop", "message": {"content": "hello"}}]}
+    assert decoded(sse(delta(content="hel"), delta(content="lo"), last)).message.text == "hello"
+    assert decoded(sse(last)).message.text == "hello"
+
+
+def test_a_json_body_may_answer_a_request_for_a_stream() -> None:
+    body = json.dumps({"model": "m", "choices": [{"message": {"content": "hi"}, "finish_reason": "stop"}]})
+    assert decoded(f"\n \n{body}\n".encode()).message.text == "hi"
+    with pytest.raises(ModelUnavailable, match="upstream"):
+        decoded(b'{"error":{"code":502,"message":"upstream died"}}')
+
+
+def test_a_server_without_the_marker_ends_with_its_finish_reason() -> None:
+    lax = OpenAIChat(done_marker=False)
+    assert decoded(sse(delta(content="hi"), delta("stop"), done=False), lax).message.text == "hi"
+    assert decoded(sse(delta(content="hi"), delta("stop"), done=False)[:-2], lax).message.text == "hi"
+    for data in (sse(delta(content="hi"), done=False), sse(done=False), sse(delta(), done=False)):
+        with pytest.raises(ModelUnavailable) as caught:
+            decoded(data, lax)
+        assert caught.value.kind == "network"
+
+
+def test_a_marker_without_a_finish_reason_does_not_complete_what_was_begun() -> None:
+    for begun in (delta(content="hi"), delta(tool_calls=[tool("x", "{}", index=0)])):
+        with pytest.raises(ModelUnavailable):
+            decoded(sse(begun))
+
+
+def test_usage_is_read_wherever_a_server_puts_it() -> None:
+    def used(**fields: Any) -> Usage:
+        return decoded(sse({**delta("stop", content="hi"), **fields})).usage
+
+    plain = {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}
+    assert used(usage=plain) == Usage(input=10, output=5)
+    assert used(usage=None, x_groq={"usage": plain}) == Usage(input=10, output=5)
+    assert used(usage={**plain, "prompt_cache_hit_tokens": 8}) == Usage(input=10, output=5, cache_read=8)
+    assert used(usage={**plain, "cached_tokens": 8}) == Usage(input=10, output=5, cache_read=8)
+    # xAI: the total has the reasoning, the completion does not.
+    thought = {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 45}
+    assert used(usage={**thought, "completion_tokens_details": {"reasoning_tokens": 30}}) == Usage(input=10, output=35)
+    assert (
+        used(usage={"prompt_tokens": "x", "completion_tokens": 1e300, "total_tokens": None, "cached_tokens": -1})
+        == Usage()
+    )
+    choice = {"index": 0, "delta": {}, "finish_reason": "stop", "usage": plain}
+    assert used(choices=[choice]) == Usage(input=10, output=5)
+    twice = sse({**delta(content="a"), "usage": {"prompt_tokens": 1}}, {**delta("stop"), "usage": plain}, delta())
+    assert decoded(twice).usage == Usage(input=10, output=5)
+
+
+def test_only_what_carries_content_counts_as_content() -> None:
+    decoder = OpenAIChat().decoder(Options())
+    decoder.feed(b": keep-alive\n\n" + sse(delta(role="assistant", content=""), {"choices": []}, done=False))
+    assert decoder.contents == 0
+    decoder.feed(sse(delta(content="a"), delta(reasoning="b"), delta(tool_calls=[tool("x")]), done=False))
+    assert decoder.contents == 3
+    assert not decoder.done
+    decoder.feed(sse(delta("stop")))
+    assert decoder.done
+
+
+def test_another_choice_is_not_mixed_in() -> None:
+    other = {"choices": [{"index": 1, "delta": {"content": "no"}, "finish_reason": "length"}]}
+    assert decoded(sse(delta(content="yes"), other, delta("stop"))) == decoded(sse(delta(content="yes"), delta("stop")))
