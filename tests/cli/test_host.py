@@ -7,6 +7,7 @@ import os
 import signal
 import socket
 import stat
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -181,13 +182,11 @@ def test_a_path_that_is_too_long_for_a_socket_is_replaced(tmp_path: Path) -> Non
 
 def test_without_a_runtime_folder_the_socket_stands_beside_the_store(tmp_path: Path) -> None:
     gate = Gate()
-    with house(tmp_path, gate) as home:
-        home.env["XDG_RUNTIME_DIR"] = ""
-        home.env["XDG_DATA_HOME"] = "/tmp/r" + str(os.getpid()) if len(str(tmp_path)) > 60 else str(tmp_path / "data")
-        Path(home.env["XDG_DATA_HOME"]).mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory() as short, house(tmp_path, gate) as home:
+        home.env |= {"XDG_RUNTIME_DIR": "", "XDG_DATA_HOME": short}
         try:
             home.ok("run", "--bg", "hello")
-            found = list(Path(home.env["XDG_DATA_HOME"]).glob("retinue/projects/*/retinue.db.sock"))
+            found = list(Path(short).glob("retinue/projects/*/retinue.db.sock"))
             assert [mode(p) for p in found] == [0o600]
             gate.opened.set()
             home.ok("wait")

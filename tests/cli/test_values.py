@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from pathlib import Path
 from typing import Any
@@ -10,9 +11,13 @@ import click
 import pytest
 
 from retinue import errors
-from retinue.cli import asking, exits, places, provider, words
+from retinue.cli import asking, exits, places, provider, wire, words
+from retinue.cli.desk import Desk
 from retinue.cli.inside import whole_turns
+from retinue.cli.lending import Lender
 from retinue.cli.plan import AgentPlan, Plan
+from retinue.cli.plans import Plans
+from retinue.cli.running import found_severity
 from retinue.core.values import Assistant, Call, Result, User
 
 
@@ -214,3 +219,39 @@ def test_a_fork_never_cuts_a_turn_in_half() -> None:
     calls = tuple(Call(id=str(n), name="x") for n in range(2))
     messages = [User(text="t"), Assistant(calls=calls), Result(call_id="0", text=""), Result(call_id="1", text="")]
     assert [whole_turns(messages, at) for at in range(6)] == [0, 1, 1, 1, 4, 4]
+
+
+@pytest.mark.parametrize(
+    ("text", "least", "is_found"),
+    [
+        ("# Review\n\nseverity: high\ncomplete: yes", "high", True),
+        ("# Review\n\nseverity: low\ncomplete: yes", "high", False),
+        ("# Review\n\nseverity: low\ncomplete: yes", "low", True),
+        ("# Review\n\nseverity: none\ncomplete: no", "high", True),
+        ("the severity: high is only spoken of", "high", False),
+    ],
+)
+def test_a_review_fails_on_what_is_severe_enough(text: str, least: str, is_found: bool) -> None:
+    assert found_severity({"result": text}, least) is is_found
+
+
+def test_on_a_full_disk_whoever_starts_a_run_is_told_at_once() -> None:
+    class Stuck:
+        trouble = "runs.db cannot be written now (disk full)."
+
+        async def spawn(self, *arguments: Any, **options: Any) -> str:
+            await asyncio.sleep(60)
+            return ""
+
+    async def nobody(item: wire.Item) -> None:
+        raise AssertionError("there is nothing to tell")
+
+    async def start() -> None:
+        lender = Lender({"OPENAI_API_KEY": "k"})
+        stuck: Any = Stuck()
+        desk = Desk(stuck, Plans("", lender), asyncio.Event())
+        with pytest.raises(errors.StoreFull, match=r"disk full.*retinue ps"):
+            await desk.do(wire.Start(plan=Plan(agent=AgentPlan(model="openai:m")), task="x"), nobody)
+        await lender.close()
+
+    asyncio.run(start())

@@ -14,20 +14,10 @@ from retinue.models.anthropic import Anthropic
 from retinue.models.codec import Codec, Options
 
 CODEC: Codec = Anthropic()
-
-
 STREAMED = Options()
-
-
 WHOLE = Options(stream=False)
-
-
 ACCEPTED = re.compile(r"[a-zA-Z0-9_-]+")
-
-
 PARAMS = TypeAdapter[Any](MessageCreateParamsBase)
-
-
 THOUGHTS = ("thinking", "redacted_thinking")
 
 

@@ -9,11 +9,7 @@ from retinue.models.codec import Options
 from retinue.models.gemini import Gemini
 
 GEMINI = Gemini()
-
-
 STREAM, WHOLE = Options(), Options(stream=False)
-
-
 KEY = "AIza" + "SyD3adB33f_not-a-real-key_0123456789"
 
 

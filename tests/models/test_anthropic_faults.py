@@ -16,29 +16,13 @@ from tests.models.anthropic_cases import START, content, end, error, failed, sse
 from tests.models.anthropic_support import CODEC, STREAMED, WHOLE, assert_can_be_answered, decoded, in_pieces, said
 
 PAGE = b"<html><head><title>502 Bad Gateway</title></head><body>cloudflare</body></html>"
-
-
 ORPHAN = "messages.19: `tool_use` ids were found without `tool_result` blocks immediately after: toolu_01"
-
-
 BIG = "input length and `max_tokens` exceed context limit: 190000 + 20000 > 200000"
-
-
 CREDIT = "Your credit balance is too low to access the Anthropic API."
-
-
 USED_UP = "You have reached your specified API usage limits. You will regain access on 2031-01-01."
-
-
 SPEND = error("rate_limit_error", error_code="enforced_spend_limit_reached")
-
-
 SCHEMA = "tools.0.custom.input_schema: JSON schema is invalid"
-
-
 HTML = {"content-type": "text/html; charset=UTF-8"}
-
-
 FAILURES: list[tuple[str, int, dict[str, str], bytes, str, float | None]] = [
     ("F1", 429, {"retry-after": "7"}, error("rate_limit_error"), "rate_limit", 7.0),
     ("F1-ms", 429, {"Retry-After-Ms": "1500", "Retry-After": "9"}, error("rate_limit_error"), "rate_limit", 1.5),
@@ -117,14 +101,8 @@ def test_any_answer_becomes_a_typed_error() -> None:
 
 
 HELLO = sse([START, *text("hello"), *end()])
-
-
 BEGUN = sse([START, *text("a")[:2]])
-
-
 HUGE = b"data: " + b"x" * (9 << 20)
-
-
 BROKEN: list[tuple[str, bytes, type[ModelError], str]] = [
     ("F4", BEGUN + sse([failed("overloaded_error")]), ModelUnavailable, "overloaded"),
     ("F4-rate", BEGUN + sse([failed("rate_limit_error")]), ModelUnavailable, "rate_limit"),
@@ -158,8 +136,6 @@ def test_a_broken_stream_is_an_error_and_never_half_a_reply(
 
 
 READ = Call(id="toolu_1", name="read", args='{"a":1}')
-
-
 ODD_LINES = (
     "\ufeff: comment\r"
     + sse([START]).decode().replace("data: ", "data:").replace("\n", "\r")
@@ -169,23 +145,11 @@ ODD_LINES = (
     + "data:\n\n"
     + sse(end()).decode()
 ).encode()
-
-
 STORM = [event for n in range(200) for event in tool("{}", n, f"toolu_{n}")]
-
-
 TWICE = [event for event in [START, *text("hello"), *end()] for _ in range(1 if event["type"].endswith("delta") else 2)]
-
-
 LENGTH = end("max_tokens")
-
-
 PIECE = '{"path": "a", '
-
-
 REFUSED = end("refusal", stop_details={"type": "refusal", "category": "bio", "explanation": "Not this."})
-
-
 ODD: list[tuple[str, bytes, Reply]] = [
     ("F26", sse([START, *text("größe 👩‍👩‍👧"), *end()], "\r\n", ascii=False), said("größe 👩‍👩‍👧")),
     ("F27", ODD_LINES, said("hello")),

@@ -22,8 +22,6 @@ from tests.models.gemini_cases import case, responses, sse
 from tests.models.gemini_support import GEMINI, KEY, STREAM, WHOLE, call_part, decoded, reply_chunk
 
 N_REQUESTS = 500
-
-
 N_STREAMS = 500
 
 

@@ -23,11 +23,7 @@ def error_body(code: int, status: str, message: str, *details: dict[str, Any]) -
 
 
 RETRY = {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "34s"}
-
-
 BAD_KEY = {"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": "API_KEY_INVALID"}
-
-
 HTML = b"<html><head><title>502 Bad Gateway</title></head><body>cloudflare</body></html>"
 
 
@@ -36,25 +32,13 @@ def quota(name: str) -> dict[str, Any]:
 
 
 MINUTE, DAY = quota("GenerateRequestsPerMinutePerProjectPerModel"), quota("GenerateRequestsPerDayPerProjectPerModel")
-
-
 TOO_LONG = "The input token count (1200000) exceeds the maximum number of tokens allowed (1048576)."
-
-
 ORPHAN = "Please ensure that the number of function response parts is equal to the number of function call parts."
-
-
 SCHEMA = """Invalid JSON payload. Unknown name "foo" at 'tools[0].function_declarations[3].parameters_json_schema'"""
-
-
 VERTEX = (
     "Unable to submit request because `read_file` functionDeclaration `parameters.x` schema should be of type OBJECT."
 )
-
-
 OVERLOADED = "The model is overloaded. Please try again later."
-
-
 FAILURES: list[tuple[str, int, dict[str, str], bytes, str, float]] = [
     ("F1", 429, {}, error_body(429, "RESOURCE_EXHAUSTED", "slow", MINUTE, RETRY), "rate_limit", 34),
     ("F1 fraction", 429, {}, error_body(429, "RESOURCE_EXHAUSTED", "Please retry in 1h2m3.5s."), "rate_limit", 3723.5),
@@ -110,8 +94,6 @@ FAILURES: list[tuple[str, int, dict[str, str], bytes, str, float]] = [
     ),
     ("odd again", 500, {}, b'{"error":"text"}', "server_error", 0),
 ]
-
-
 RETRIED = {"rate_limit", "quota", "overloaded", "server_error", "network"}
 
 
@@ -154,8 +136,6 @@ DELTAS = [
     reply_chunk([{"text": "b"}], None),
     reply_chunk([call_part("f", {})], None),
 ]
-
-
 CUT_JSON = b'data: {"candidates":[{"content":{"parts":[{"functionCall":{"name":"f","args":{"a":1}'
 
 
@@ -221,14 +201,8 @@ def test_a_body_has_a_size_limit(options: Options) -> None:
 
 
 END = Usage(input=7, output=2)
-
-
 USED = {"promptTokenCount": 7, "candidatesTokenCount": 2}
-
-
 PLAIN = Reply(message=Assistant(text="ab", calls=(Call(id="call_0", name="f"),)), stop="calls")
-
-
 READ: list[tuple[str, bytes, Reply]] = [
     (
         "F32 call",

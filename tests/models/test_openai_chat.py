@@ -24,20 +24,10 @@ from tests.models.openai_chat_cases import KEY
 from tests.models.openai_chat_support import RETRIED, decoded
 
 N_CONVERSATIONS = 500
-
-
 N_STREAMS = 500
-
-
 N_LONG = 60
-
-
 N_SHARDS = 5
-
-
 STREAMING = pydantic.TypeAdapter(params.CompletionCreateParamsStreaming)
-
-
 WHOLE = pydantic.TypeAdapter(params.CompletionCreateParamsNonStreaming)
 
 

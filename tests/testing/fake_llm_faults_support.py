@@ -11,8 +11,6 @@ from retinue.testing.fake_llm import FAULTS, FakeLLM, Settings
 from tests.testing.fake_llm_support import Got, good, send
 
 BOTH = [False, True]
-
-
 FAST = Settings(
     drip_seconds=0.0,
     settle_seconds=0.005,
@@ -21,11 +19,7 @@ FAST = Settings(
     header_bytes=100_000,
     long_text=100_000,
 )
-
-
 TEXT = "Grüße aus der Küche, 你好, and a good day to you."
-
-
 CALLS = [call("read", path="a.txt", options={"policy": "inherit"}), call("read", path="b.txt")]
 
 

@@ -12,11 +12,7 @@ from retinue.testing.fake_llm import FakeLLM
 from tests.testing.fake_llm_support import SCHEMA, Got, Post, good, send, tools
 
 Bend = Callable[[Post], None]
-
-
 Case = tuple[str, Bend, int, str]
-
-
 TEXT = {"type": "text", "text": "x"}
 
 

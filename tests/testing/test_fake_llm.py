@@ -29,7 +29,8 @@ from tests.testing.fake_llm_support import (
     until,
     wire,
 )
-from tests.testing.fake_llm_world import BOTH
+
+BOTH = [False, True]
 
 
 def test_gemini_streams_an_array_when_events_are_not_asked_for() -> None:

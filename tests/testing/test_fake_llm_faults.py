@@ -14,11 +14,7 @@ from tests.testing.fake_llm_faults_support import BOTH, FAST, TEXT, at, hit, is_
 from tests.testing.fake_llm_support import ALL, KEY, Got, Post, good, send, text_of, until
 
 OPENAI = ("openai_chat", "openai_responses")
-
-
 Row = tuple[int, dict[str, str], dict[str, Any]]
-
-
 STATUSES: dict[str, dict[str, Row]] = {
     "F1": {
         "anthropic": (429, {"retry-after": "7"}, {"type": "error", "error.type": "rate_limit_error"}),

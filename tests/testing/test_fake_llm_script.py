@@ -22,7 +22,8 @@ from tests.testing.fake_llm_support import (
     send,
     text_of,
 )
-from tests.testing.fake_llm_world import BOTH
+
+BOTH = [False, True]
 
 
 @pytest.mark.parametrize("stream", BOTH)

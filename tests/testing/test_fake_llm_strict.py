@@ -12,8 +12,6 @@ from retinue.testing.fake_llm import FakeLLM, Settings
 from tests.testing.fake_llm_strict_support import message_of, out
 from tests.testing.fake_llm_support import ALL, good, raw, send
 
-THOUGHT = {"type": "thinking", "thinking": "I think about what was asked."}
-
 
 @pytest.mark.parametrize("dialect", ALL)
 @pytest.mark.parametrize("data", [b"", b"{", b"[1]", b'"x"', b'{"model": "\xff"}', b'{"a": "\\ud800"}', b"{}{}"])

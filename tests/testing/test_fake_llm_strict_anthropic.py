@@ -44,20 +44,10 @@ def image(kind: str = "image/png", data: str = "AAAA") -> dict[str, Any]:
 
 
 PATTERN = "String should match pattern"
-
-
 ORPHAN = "`tool_use` ids were found without `tool_result` blocks immediately after"
-
-
 THINK = {"type": "enabled", "budget_tokens": 2000}
-
-
 MARK = {"type": "ephemeral"}
-
-
 NEW = header("anthropic-version", "2026-10-21")
-
-
 ANTHROPIC: list[Case] = [
     ("no key", header("x-api-key", None), 401, "x-api-key header is required"),
     ("no version", header("anthropic-version", None), 400, "anthropic-version: header is required"),

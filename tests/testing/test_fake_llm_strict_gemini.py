@@ -45,17 +45,9 @@ def parameters(value: Any) -> Bend:
 
 
 UNEVEN = "Please ensure that the number of function response parts is equal"
-
-
 AFTER_CALL = "Please ensure that function response turn comes immediately after a function call turn."
-
-
 AFTER_USER = "Please ensure that function call turn comes immediately after a user turn"
-
-
 USER = {"role": "user", "parts": [{"text": "x"}]}
-
-
 GEMINI: list[Case] = [
     ("no key", header("x-goog-api-key", None), 403, "Method doesn't allow unregistered callers"),
     ("not JSON by its header", header("content-type", "text/plain"), 400, "Invalid JSON payload received"),

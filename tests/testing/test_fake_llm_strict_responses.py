@@ -22,8 +22,6 @@ def thought(**more: Any) -> dict[str, Any]:
 
 
 REPLY = {"role": "assistant", "content": [{"type": "output_text", "text": "x"}]}
-
-
 RESPONSES: list[Case] = [
     *openai("openai_responses", "tools[0]"),
     ("an unknown field", put("max_tokens", value=100), 400, "Unknown parameter: 'max_tokens'"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 import msgspec
@@ -19,10 +19,11 @@ from retinue.core.orders import Order
 from retinue.core.state import Ended
 from retinue.core.values import Budget, Capabilities
 from retinue.definitions import Agent
-from retinue.errors import NotFound, Refused, RetinueError
+from retinue.errors import NotFound, Refused, RetinueError, StoreFull
 from retinue.store.base import Row
 
 Tell = Callable[[wire.Item], Awaitable[None]]
+STUCK_SECONDS = 0.5
 _HAS_QUESTIONS = "questions" in Order.__struct_fields__
 
 
@@ -37,11 +38,11 @@ class Desk:
         retinue = self._retinue
         match want:
             case wire.Start():
-                return {"run": await self._start(want)}
+                return {"run": await self._placed(self._start(want))}
             case wire.Resume():
-                return {"run": await self._resume(want)}
+                return {"run": await self._placed(self._resume(want))}
             case wire.Fork():
-                return {"run": await self._fork(want)}
+                return {"run": await self._placed(self._fork(want))}
             case wire.Watch():
                 async for item in inside.follow(retinue, want.run, want.after, deltas=want.deltas):
                     await tell(item)
@@ -68,6 +69,14 @@ class Desk:
             case wire.Stop():
                 self._leave.set()
         return {}
+
+    async def _placed(self, work: Coroutine[Any, Any, str]) -> str:
+        """The id of a new run. On a full disk its start stays in line, but whoever asked is told at once."""
+        task = asyncio.ensure_future(work)
+        while not (await asyncio.wait({task}, timeout=STUCK_SECONDS))[0]:
+            if self._retinue.trouble:
+                raise StoreFull(f"{self._retinue.trouble} The run starts when that is possible: `retinue ps`.")
+        return await task
 
     async def _start(self, want: wire.Start) -> str:
         agent = self._plans.agent(want.plan)

@@ -124,13 +124,13 @@ SEVERITIES = ("info", "low", "medium", "high", "critical")
 
 
 def found_severity(result: dict[str, Any], least: str) -> bool:
-    """Whether a review reports something at least this severe."""
+    """Whether a review reports something at least this severe, or did not get to its end and so vouches for nothing."""
     bad = SEVERITIES[SEVERITIES.index(least) :]
     data = result.get("structured_output")
     if isinstance(data, dict) and isinstance(data.get("findings"), list):
         return any(isinstance(f, dict) and f.get("severity") in bad for f in data["findings"])
-    marks = tuple(f"{mark}{word}{mark}" for word in bad for mark in ("**", "`")) + tuple(f"[{word}]" for word in bad)
-    return any(mark in str(result.get("result", "")).lower() for mark in marks)
+    lines = [line.strip().lower() for line in str(result.get("result", "")).splitlines()]
+    return "complete: no" in lines or any(f"severity: {word}" in lines for word in bad)
 
 
 def write_answer(path: str, text: str, cwd: str) -> None:

@@ -19,7 +19,8 @@ import msgspec
 from retinue.cli import exits, wire
 from retinue.cli.client import Client, as_error
 
-GRACE_SECONDS = 10.0
+LOOK_SECONDS = 2.0
+"""After so long without news the host is asked whether something is wrong."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +94,8 @@ class Watching:
     presses: list[int] = field(default_factory=list)
     listen: Callable[[wire.Item], object] | None = None
     _number: int = 0
+    _looking: int = 0
+    _trouble: str = ""
 
     def next(self, timeout_seconds: float | None = None, also: Callable[[], int] | None = None) -> Thing | None:
         """The next thing, or None when the time is over or `also` (a file's number) can be read. The `Final` is last;
@@ -102,12 +105,21 @@ class Watching:
         while True:
             if not self.client.has_line():
                 files: list[Any] = [self.client, self.signals, *([also()] if also is not None else [])]
-                ready, _, _ = select.select(files, [], [], timeout_seconds)
+                ready, _, _ = select.select(files, [], [], LOOK_SECONDS if timeout_seconds is None else timeout_seconds)
                 if self.signals in ready:
                     return self._signalled()
+                if not ready and timeout_seconds is None:
+                    self._look()
+                    continue
                 if self.client not in ready:
                     return None
             told = self.client.told()
+            if self._looking and told.id == self._looking and told.error is None:
+                self._looking = 0
+                if (trouble := told.done.get("trouble", "")) != self._trouble:
+                    self._trouble = trouble
+                    return Notice(trouble or "it goes on")
+                continue
             if told.error is not None:
                 if told.id in (self._number, 0):
                     raise as_error(told.error)
@@ -126,6 +138,10 @@ class Watching:
             self.listen(item)
         if isinstance(item, wire.Stepped):
             self.after = item.seq
+
+    def _look(self) -> None:
+        if not self._looking:
+            self._looking = self.client.begin(wire.Status())
 
     def _signalled(self) -> Thing | None:
         notice: Notice | None = None

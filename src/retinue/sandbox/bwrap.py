@@ -19,7 +19,7 @@ from retinue.sandbox import seccomp
 from retinue.sandbox.base import Command, Limits, Sink
 from retinue.sandbox.layout import Layout, etc_files, given, own_python, roots, system
 from retinue.sandbox.limits import find_groups, process_rlimit
-from retinue.sandbox.running import TAG, Tree
+from retinue.sandbox.running import Tree
 from retinue.sandbox.shield import Shield, beneath
 
 OLDEST = (0, 8, 0)
@@ -121,7 +121,8 @@ class Bwrap:
         return write, [path for path in asked if os.path.isdir(path)]
 
     def _argv(self, command: Command, layout: Layout, shields: list[Shield], pipes: tuple[str, ...]) -> list[str]:
-        """Options go through a descriptor: a command line can be read by every user of the machine."""
+        """Options go through a descriptor: a command line can be read by every user of the machine. (The tag is put
+        before them when it is started.)"""
         options = [*ISOLATE, *pipes]
         options += () if command.network else ("--unshare-net",)
         if self._filter:
@@ -136,8 +137,7 @@ class Bwrap:
         options += given(layout, full, mounts, self._hide, by_fd=self._by_fd)
         options += (*CLOSE, "--chdir", command.cwd)
         packed = layout.data(b"".join(os.fsencode(option) + b"\0" for option in options))
-        tag = ("--setenv", TAG, command.tag)  # here, not among the options: this is how a leftover is found
-        return [self._program, "--clearenv", *tag, "--args", packed, "--", *self._inner(command.argv, command.limits)]
+        return [self._program, "--args", packed, "--", *self._inner(command.argv, command.limits)]
 
     def _inner(self, argv: tuple[str, ...], limits: Limits) -> tuple[str, ...]:
         if find_groups().pids is not None or os.getuid() == 0:

@@ -19,17 +19,19 @@ from retinue.sandbox.limits import Group, rlimits
 
 TAG = "RETINUE_TOOL"
 # The process that we start. It starts the command, and a watcher that blocks on a pipe whose other end only the runtime
-# holds: when that is closed, however the runtime ended, the watcher kills what has the tag on its command line, until a
-# look finds nothing. bwrap's own death signals are not enough: the first process inside asks for its own late, and if the
-# outer one has died by then, it is never killed. ($A and $B are the tag; apart, so that grep does not find itself.)
+# holds: when that is closed, however the runtime ended, the watcher kills what has the tag on its command line, until
+# a look finds nothing. bwrap's own death signals are not enough: the first process inside asks for its own late, and if
+# the outer one has died by then, it is never killed. $A and $B are the tag, in two parts and from the environment, so
+# that neither this process nor grep has it on its own command line.
 SUPERVISE = """exec 3<&0; {limits}
 sweep() {{ n=0; while [ $n -lt 50 ]; do n=$((n + 1)); found=
 for at in $(grep -lsaz "^[$A]$B\$" /proc/[0-9]*/cmdline); do at=${{at#/proc/}}; kill -9 ${{at%/*}} && found=1; done
 [ "$found" ] || return; sleep 0.02; done; }}
-"$@" 3<&- < /dev/null & command=$!
+program=$1; shift; "$program" {options} "$@" 3<&- < /dev/null & command=$!
 (read x <&3; kill -9 $command; sweep; kill -9 -$$) > /dev/null 2>&1 & watcher=$!
 exec > /dev/null 2>&1; wait $command; code=$?; [ $code -gt 128 ] && sweep
 kill -9 $watcher; wait $watcher; exit $code"""
+BWRAP_OPTIONS = f'--clearenv --setenv {TAG} "$A$B"'
 GONE_SECONDS = 5.0
 LOOK_SECONDS = 0.25
 # Less than this is never the reason why a disk is full.
@@ -72,7 +74,8 @@ class Tree(asyncio.SubprocessProtocol):
         """`env` is the environment of what is started here, which is not yet the command."""
         loop = asyncio.get_running_loop()
         alive, self._lifeline = os.pipe()
-        script = SUPERVISE.format(limits=rlimits(self._limits))
+        options = "" if self._status is None else BWRAP_OPTIONS
+        script = SUPERVISE.format(limits=rlimits(self._limits), options=options)
         try:
             await loop.subprocess_exec(
                 lambda: self,

@@ -115,7 +115,7 @@ def tests(diffs: Sequence[FileDiff]) -> Iterator[Finding]:
         gone = [(n, t) for n, t in diff.removed if cases and re.search(cases, t)]
         new = [(n, t) for n, t in diff.added if cases and re.search(cases, t)]
         if diff.is_gone:
-            yield "high", diff.path, 1, f"the test file was deleted, with {plural(len(gone), 'test case')}"
+            yield "high", diff.path, 0, f"the test file was deleted, with {plural(len(gone), 'test case')}"
         elif len(gone) > len(new):
             lost = len(gone) - len(new)
             yield (
@@ -222,7 +222,7 @@ def size(diffs: Sequence[FileDiff]) -> Iterator[Finding]:
         if diff.is_new and len(diff.added) > BIG_FILE and language_of(diff.path):
             yield "medium", diff.path, 1, f"a new file of {len(diff.added)} lines"
         if diff.is_binary and not diff.is_gone:
-            yield "low", diff.path, 1, "a binary file was added or changed"
+            yield "low", diff.path, 0, "a binary file was added or changed"
         if language_of(diff.path) is None or is_test(diff.path):
             continue
         more = _weight(diff.added) - _weight(diff.removed)

@@ -11,7 +11,7 @@ _QUOTED = re.compile(r'^"(.*)"$')
 
 @dataclass
 class FileDiff:
-    """`removed` lines have the number that the next line has now."""
+    """`removed` lines have the number of the line that stands before them now, 0 in a file that is gone."""
 
     path: str
     added: list[tuple[int, str]] = field(default_factory=list)
@@ -39,7 +39,7 @@ def read_diff(text: str) -> list[FileDiff]:
             now.added.append((new_line, line[1:]))
             new_line += 1
         elif line.startswith("-"):
-            now.removed.append((max(1, new_line), line[1:]))
+            now.removed.append((0 if now.is_gone else max(1, new_line - 1), line[1:]))
         elif line.startswith(" "):
             new_line += 1
     return out

@@ -75,7 +75,7 @@ def listed(book: Book, root: str = "") -> Tree | None:
         ("list", {"path": path, "depth": 8}),
         ("list", {"path": path}),
         ("find", {"pattern": "**/*", "path": path}),
-        ("git", {"args": ["ls-files"]}),
+        *([] if root else [("git", {"args": ["ls-files"]})]),
     )
     got = book.whole(got)
     if got is None or book.pending:

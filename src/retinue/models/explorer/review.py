@@ -189,9 +189,7 @@ def _write(
             "No check found anything. That is no proof that the change is right: the checks see text, not meaning."
         )
     biggest = sorted(changed.items(), key=lambda kv: (-sum(kv[1]), kv[0]))
-    told = [f"{at(p, 1)} +{a} -{b}" for p, (a, b) in biggest]
-    if new:
-        told += [f"{at(p, 1)} new" for p in new]
+    told = [f"{p} +{a} -{b}" for p, (a, b) in biggest] + [f"{p} new" for p in new]
     report.section("## Files\n\n" + some(told, 12), 9, "files")
     report.section(gaps(book, found))
     report.section(footer(book, found))

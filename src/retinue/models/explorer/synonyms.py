@@ -100,13 +100,11 @@ def stem(word: str) -> str:
     low = word.lower()
     for suffix in _SUFFIXES:
         if low.endswith(suffix) and len(low) - len(suffix) >= 3:
-            root = low[: -len(suffix)]
-            if len(root) > 3 and root[-1] == root[-2] != "s":
-                root = root[:-1]
-            return root
-    if low.endswith("y") and len(low) > 4:
-        return low[:-1]
-    return low[:-1] if low.endswith("e") and len(low) > 4 else low
+            low = low[: -len(suffix)]
+            if len(low) > 3 and low[-1] == low[-2] != "s":
+                low = low[:-1]
+            break
+    return low[:-1] if low[-1:] in ("y", "e") and len(low) > 4 else low
 
 
 def topics(question: str) -> list[str]:

@@ -42,4 +42,5 @@ def plural(n: int, noun: str) -> str:
 
 
 def at(path: str, line: int) -> str:
-    return f"{path}:{line}"
+    """A place; without a line for what has none, such as a file that is gone."""
+    return f"{path}:{line}" if line else path
