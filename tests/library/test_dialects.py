@@ -237,3 +237,19 @@ def test_codex_needs_three_keys(tmp_path: Path) -> None:
 def test_a_server_that_is_turned_off_is_left_out(tmp_path: Path) -> None:
     text = 'name = "a"\ndescription = "d"\ndeveloper_instructions = "i"\n[mcp_servers.x]\nenabled = false\nurl = "u"\n'
     assert spec_of(tmp_path, text, "codex", "a.toml").mcp_servers == {}
+
+
+def test_a_prompt_cannot_grow_without_end(tmp_path: Path) -> None:
+    (tmp_path / "big.txt").write_text("x" * 600_000)
+    for n, message in ((2, "all files together have more than"), (1_000, "prompt names more than 20 files")):
+        spec = spec_of(tmp_path, f"---\ndescription: d\nprompt: '{'{file:big.txt}' * n}'\n---\n", "opencode")
+        assert spec.broken
+        assert message in spec.complaints[0].message
+        assert len(spec.instructions) <= 600_000
+
+
+@pytest.mark.parametrize("key", ["tools", "permission"])
+def test_permissions_without_end_are_an_error(tmp_path: Path, key: str) -> None:
+    rules = "".join(f"  '*z*{n}*': {'false' if key == 'tools' else 'allow'}\n" for n in range(5_000))
+    spec = spec_of(tmp_path, f"---\ndescription: d\n{key}:\n{rules}---\nx", "opencode")
+    assert spec.broken

@@ -326,7 +326,7 @@ def test_a_sandbox_that_cannot_be_set_up_runs_nothing(tmp_path: Path, workspace:
     """A37: it works when it is probed, and then fails."""
     real, folder = shutil.which("bwrap"), tmp_path / "programs"
     folder.mkdir()
-    (folder / "bwrap").write_text(f'#!/bin/sh\n[ "$1" = --args ] && exit 1\nexec {real} "$@"\n')
+    (folder / "bwrap").write_text(f'#!/bin/sh\ncase "$*" in *--args*) exit 1;; esac\nexec {real} "$@"\n')
     (folder / "bwrap").chmod(0o755)
     ended, _ = run_in(workspace, "touch ran", sandbox=find_sandbox(path=str(folder)))
     assert (ended.code, ended.why) == (None, "lost")

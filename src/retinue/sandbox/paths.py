@@ -7,7 +7,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Literal
@@ -39,10 +39,11 @@ def real_path(fd: int) -> str:
 
 
 class Root:
-    """A directory that is held open: what is opened beneath it stays beneath it."""
+    """A directory that is held open: what is opened beneath it stays beneath it. `forbids` names the rule that forbids
+    a file, by the path that all links have led to, or ""."""
 
-    def __init__(self, path: str) -> None:
-        self.path = path
+    def __init__(self, path: str, forbids: Callable[[str], str] | None = None) -> None:
+        self.path, self._forbids = path, forbids
         try:
             self.fd = os.open(path, DIRECTORY)
         except OSError as error:
@@ -83,10 +84,16 @@ class Root:
         try:
             found = os.fstat(fd)
             _regular(found, path, limit)  # the probe kept us from opening a device; this is the file that was opened
+            self.permit(real_path(fd), path)
         except BaseException:
             os.close(fd)
             raise
         return self._ordinary(fd, path), found
+
+    def permit(self, real: str, path: str) -> None:
+        """Refuse what a rule of the run forbids. (The gate before the call has only seen what the model wrote.)"""
+        if self._forbids is not None and (rule := self._forbids(real)):
+            raise Refused("denied", f"{path} may not be used: the rule {rule!r}")
 
     def _ordinary(self, fd: int, path: str) -> int:
         """A root may hold the kernel's own file systems; the environment of a process is in them, and much else."""
@@ -180,27 +187,34 @@ class Reach:
     root: str
     read: tuple[str, ...] = ()
     write: tuple[str, ...] = ()
+    forbids: Callable[[str], str] | None = None
 
     @staticmethod
-    def of(root: str, read: Sequence[str] | None, write: Sequence[str] | None) -> Reach:
+    def of(
+        root: str,
+        read: Sequence[str] | None,
+        write: Sequence[str] | None,
+        forbids: Callable[[str], str] | None = None,
+    ) -> Reach:
         """None stands for the root alone; an empty tuple for nothing at all."""
         return Reach(
             root=root,
             read=(root,) if read is None else tuple(read),
             write=(root,) if write is None else tuple(write),
+            forbids=forbids,
         )
 
     @contextmanager
     def reading(self, path: str) -> Iterator[tuple[Root, str]]:
         """The root that `path` may be read from, held open, and the path beneath it."""
         top, rest = self.find(path, "read")
-        with Root(top) as root:
+        with Root(top, self.forbids) as root:
             yield root, rest
 
     @contextmanager
     def writing(self, path: str) -> Iterator[tuple[Root, str]]:
         top, rest = self.find(path, "write")
-        with Root(top) as root:
+        with Root(top, self.forbids) as root:
             yield root, rest
 
     def may_read(self, path: str) -> bool:
@@ -281,6 +295,7 @@ class Spot:
         if here != top and not here.startswith(top.rstrip("/") + "/"):
             raise Refused("path", f"{self.path}: its directory was moved out of the root; nothing was written")
         why = protected(f"{here.rstrip('/')}/{self.name}", top)
+        self.root.permit(f"{here.rstrip('/')}/{self.name}", self.path)
         if why:
             raise Refused("protected", f"{self.path} may not be changed: {why}. Ask the user to do it by hand.")
 

@@ -23,7 +23,7 @@ TAG = "RETINUE_TOOL"
 # a look finds nothing. bwrap's own death signals are not enough: the first process inside asks for its own late, and if
 # the outer one has died by then, it is never killed. $A and $B are the tag, in two parts and from the environment, so
 # that neither this process nor grep has it on its own command line.
-SUPERVISE = """exec 3<&0; {limits}
+SUPERVISE = r"""exec 3<&0; {limits}
 sweep() {{ n=0; while [ $n -lt 50 ]; do n=$((n + 1)); found=
 for at in $(grep -lsaz "^[$A]$B\$" /proc/[0-9]*/cmdline); do at=${{at#/proc/}}; kill -9 ${{at%/*}} && found=1; done
 [ "$found" ] || return; sleep 0.02; done; }}

@@ -12,8 +12,6 @@ from typing import Any
 import pytest
 
 from retinue.sandbox.drafts import SUFFIX, prefix
-from retinue.tools.base import Answer
-from retinue.tools.builtin.edit import Edit, Write
 from tests.tools.builtin.filecase import TOOLS, Desk, a_caller, tree
 
 
@@ -172,15 +170,6 @@ def test_many_edits_of_one_file_at_once_all_count(desk: Desk) -> None:
 
     assert not [a for a in asyncio.run(all_at_once()) if a.error]
     assert content(desk, "f") == "".join(f"[{i}]\n" for i in range(40))
-
-
-def test_somebody_elses_lease_is_respected(desk: Desk) -> None:
-    for tool, args in (
-        (Edit(lambda caller: "ada is writing here"), {"path": "a.py", "old": "one", "new": "x"}),
-        (Write(lambda caller: "ada is writing here"), {"path": "b", "content": "x"}),
-    ):
-        assert asyncio.run(tool.run(a_caller(desk.root), args)) == Answer(text="ada is writing here", error=True)
-    assert os.listdir(desk.root) == ["a.py"]
 
 
 class TestAfterARestart:

@@ -156,7 +156,7 @@ def test_a_runtime_killed_at_any_moment_of_a_start_leaves_nothing(tmp_path: Path
     """Before, while and after the sandbox is set up."""
     environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"}
     marks = []
-    for i in range(8):
+    for i in range(5):
         mark = token()
         marks.append(mark)
         folder = tmp_path / str(i)
@@ -165,6 +165,6 @@ def test_a_runtime_killed_at_any_moment_of_a_start_leaves_nothing(tmp_path: Path
         argv = [sys.executable, "-m", "tests.tools.builtin.shell_victim", str(folder), command]
         with subprocess.Popen(argv, cwd=ROOT, env=environment) as victim:
             wait_until(lambda f=folder: any(f.glob("state/shell/*/start.json")), 25)
-            wait_until(lambda: False, 0.004 * i)
+            wait_until(lambda: False, 0.007 * i)
             victim.kill()
     assert wait_until(lambda: not any(processes_with(mark) for mark in marks), 5)

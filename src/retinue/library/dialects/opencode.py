@@ -10,7 +10,7 @@ from typing import Any
 
 from retinue.library.dialects.base import PATHS, Reading, drop_denied
 from retinue.library.fields import EFFORTS, Fields
-from retinue.library.frontmatter import kind_of
+from retinue.library.frontmatter import MAX_BYTES, kind_of
 from retinue.library.spec import AgentSpec, did_you_mean
 from retinue.library.tools_aliases import AGENT, CANONICAL, SHELL, resolve, written
 
@@ -21,6 +21,7 @@ KEYS = (
 QUIET = ("top_p", "color", "options")
 ACTIONS = ("allow", "ask", "deny")
 MAX_RULES = 500
+MAX_FILES = 20
 _FILE = re.compile(r"\{file:([^{}\n]{1,500})\}")
 _ENV = re.compile(r"\{env:([^{}\n]{1,200})\}")
 
@@ -62,16 +63,26 @@ def _prompt(reading: Reading) -> str:
         fields.complain("prompt", "there is a text below the front matter too; prompt was left out")
     text = reading.instructions or prompt
 
+    room = MAX_BYTES
+
     def include(found: re.Match[str]) -> str:
+        nonlocal room
         path = found[1].strip()
         try:
-            return reading.include(path)
+            text = reading.include(path)
+            room -= len(text)
+            if room < 0:
+                raise OSError(f"all files together have more than {MAX_BYTES} characters")
+            return text
         except OSError as error:
             fields.complain("prompt", f"{{file:{path[:120]}}} was not read: {error.strerror or error}", "error")
             return ""
 
     if _ENV.search(text):
         fields.complain("prompt", "{env:...} is not replaced: the environment is not for files to read", "note")
+    if len(_FILE.findall(prompt)) > MAX_FILES:
+        fields.complain("prompt", f"prompt names more than {MAX_FILES} files", "error")
+        return ""
     return _FILE.sub(include, text).strip() if "{file:" in text and text == prompt else text
 
 
@@ -113,6 +124,9 @@ def _from_tools(reading: Reading) -> Iterator[Rule]:
     if not isinstance(value, dict):
         fields.wrong(key, "names of tools with true or false", value, "error")
         return
+    if len(value) > MAX_RULES:
+        fields.complain(key, f"{key} names more than {MAX_RULES} tools", "error")
+        return
     for name, on in value.items():
         if not isinstance(on, bool):
             fields.complain(key, f"{name} must be true or false, not {kind_of(on)}; it counts as false", "error")
@@ -132,6 +146,9 @@ def _from_permission(reading: Reading) -> Iterator[Rule]:
         value = {"*": value}
     if not isinstance(value, dict):
         fields.wrong("permission", "allow, ask or deny by tool", value, "error")
+        return
+    if len(value) > MAX_RULES:
+        fields.complain("permission", f"there are permissions for more than {MAX_RULES} tools", "error")
         return
     for name, inner in value.items():
         patterns = inner if isinstance(inner, dict) else {"*": inner}

@@ -17,7 +17,7 @@ from retinue.models.explorer.tree import titled
 from retinue.models.explorer.words import at, cell, kib, one_line, plural, some
 
 _SAFE = re.compile(r"[^\w/.+,* (){}-]")
-MOST_ENTRIES, MOST_TARGETS, MOST_TYPES, MOST_MODULES, MOST_UNTESTED = 12, 12, 5, 8, 5
+MOST_ENTRIES, MOST_TARGETS, MOST_TYPES, MOST_MODULES, MOST_UNTESTED = 8, 12, 5, 8, 5
 
 
 @dataclass
@@ -72,7 +72,7 @@ def _top(facts: MapFacts, note: str) -> str:
     source, more = tree.source, "" if tree.is_whole else "at least "
     total = tree.size(source)
     if source:
-        shares = [f"{n} {100 * b / total:.0f}%" if total else n for n, _, b in tree.languages]
+        shares = [f"{n} {100 * b / total:.0f}%" if total else n for n, _, b in tree.languages if b >= total / 200]
         lines.append(
             f"{more}{plural(len(tree.files), 'file')}; {plural(len(source), 'source file')}, {kib(total)}: "
             f"{some(shares, 6)}."
@@ -103,28 +103,31 @@ def _largest(files: Mapping[str, int]) -> list[tuple[str, int]]:
 
 
 def _entries(facts: MapFacts, entries: Sequence[Entry]) -> str:
-    lines = []
-    for e in entries[:MOST_ENTRIES]:
-        line = f"- `{e.name}`" if e.name else "-"
-        if e.target:
-            line += f" -> `{e.target}`"
-        if e.said:
-            line += f" ({at(*e.said)})"
-        if e.place and e.symbol:
-            line += f": `{e.symbol}` {at(*e.place)}"
-        elif e.place and e.said:
-            line += f": {at(*e.place)}" if e.place[0].endswith(e.target) else f", by its name from {at(*e.place)}"
-        elif e.place:
-            line += f"{':' if e.name else ''} {at(*e.place)}" + (
-                f" `{one_line(e.text, 60)}`" if e.text and "`" not in e.text else ""
-            )
-        lines.append(line)
-    if len(entries) > MOST_ENTRIES:
-        lines.append(f"- and {len(entries) - MOST_ENTRIES} more")
+    named = [e for e in entries if e.name or e.said]
+    lines = [_entry(e) for e in named[:MOST_ENTRIES]]
+    if len(named) > MOST_ENTRIES:
+        lines.append(f"- and {len(named) - MOST_ENTRIES} more")
+    runnable = [at(*e.place) for e in entries if e.place and not (e.name or e.said)]
+    if runnable:
+        lines.append(f"- can be run by themselves: {some(runnable, MOST_ENTRIES)}")
     targets = facts.ground.targets
     if targets:
         lines.append("- make: " + some([f"`{n}` ({at(p, line)})" for n, p, line in targets], MOST_TARGETS))
     return "## Entry points\n\n" + "\n".join(lines) if lines else ""
+
+
+def _entry(e: Entry) -> str:
+    line = f"- `{e.name}`"
+    if e.target:
+        line += f" -> `{e.target}`"
+    if e.said:
+        line += f" ({at(*e.said)})"
+    if e.place and e.symbol:
+        return f"{line}: `{e.symbol}` {at(*e.place)}"
+    if e.place and e.said:
+        own = e.place[0].endswith(e.target)
+        return f"{line}: {at(*e.place)}" if own else f"{line}, by its name from {at(*e.place)}"
+    return f"{line}: {at(*e.place)}" if e.place else line
 
 
 def _areas(facts: MapFacts) -> str:

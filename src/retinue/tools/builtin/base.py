@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 import msgspec
 
 from retinue.core.effects import ChildOutcome
+from retinue.core.text import clip
 from retinue.core.values import Restart, ToolSchema
 from retinue.tools.base import Answer, Caller, Returned, Risk
 from retinue.tools.function import plain_schema
@@ -40,8 +41,8 @@ class Builtin(Generic[A]):
     async def run(self, caller: Caller, args: dict[str, Any]) -> Returned:
         try:
             value = msgspec.convert(args, self.Args)
-        except msgspec.ValidationError as error:
-            return Answer(text=f"Invalid parameters: {error}", error=True)
+        except (msgspec.ValidationError, UnicodeEncodeError) as error:
+            return Answer(text=f"Invalid parameters: {clip(str(error), 2_000)}", error=True)
         return await self.call(caller, value)  # type: ignore[arg-type]
 
     async def call(self, caller: Caller, args: A) -> Returned:

@@ -40,7 +40,7 @@ def spots(work: Work, paths: list[tuple[str, bool]]) -> Iterator[list[Spot]]:
             for path, make in paths:
                 top, rest = work.reach.find(path, "write")
                 if top not in roots:
-                    roots[top] = held.enter_context(Root(top))
+                    roots[top] = held.enter_context(Root(top, work.reach.forbids))
                 place = locate(roots[top], rest, make=make)
                 place.path = path
                 found.append(place)

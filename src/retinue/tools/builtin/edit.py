@@ -5,14 +5,13 @@ its content whether the change was made.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from typing import Any, Literal, TypeVar
 
 from retinue.core.text import clean
 from retinue.errors import NotFound
 from retinue.sandbox.drafts import sweep
 from retinue.sandbox.paths import Spot
-from retinue.tools.base import Answer, Caller, Returned
+from retinue.tools.base import Answer
 from retinue.tools.builtin.base import Arguments
 from retinue.tools.builtin.changes import Step, apply_patch, perform, spots, unknown
 from retinue.tools.builtin.filework import FileTool, Work, failed, printable
@@ -27,18 +26,10 @@ A = TypeVar("A", bound=Arguments)
 
 
 class Changing(FileTool[A]):
-    """A tool that writes. `lease` says why the caller may not write now (somebody else does), or ""."""
+    """A tool that writes."""
 
     restart = "reconcile"
     risk = "write"
-
-    def __init__(self, lease: Callable[[Caller], str] | None = None) -> None:
-        super().__init__()
-        self._lease = lease
-
-    async def call(self, caller: Caller, args: A) -> Returned:
-        busy = self._lease(caller) if self._lease is not None else ""
-        return failed(busy) if busy else await super().call(caller, args)
 
 
 class EditArgs(Arguments, frozen=True, kw_only=True):

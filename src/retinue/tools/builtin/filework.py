@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from threading import Event
 from typing import Any, TypeVar
 
+from retinue.core.permits import denied_path
 from retinue.errors import NotFound, Refused
 from retinue.sandbox.paths import Reach, Root, real_path, strip
 from retinue.tools.base import Answer, Caller, Returned
@@ -46,7 +49,7 @@ class FileTool(Builtin[A]):
     async def call(self, caller: Caller, args: A) -> Returned:
         if not caller.root:
             return failed("This run has no directory to work in, so there are no files.")
-        reach = Reach.of(caller.root, caller.held.read, caller.held.write)
+        reach = Reach.of(caller.root, caller.held.read, caller.held.write, self._forbids(caller))
         work = Work(reach=reach, key=caller.key, again=caller.again, stop=Event())
         try:
             return await self.perform(work, args)
@@ -56,6 +59,20 @@ class FileTool(Builtin[A]):
             return failed(f"The file system refused it: {error.strerror or error}. Nothing was changed.")
         finally:
             work.stop.set()
+
+    def _forbids(self, caller: Caller) -> Callable[[str], str] | None:
+        """What rules deny to one reader they deny to all, and what to one writer, to all: a way round is none."""
+        held, top = caller.held, os.path.realpath(caller.root)
+        if not any(rule.startswith("deny") for rule in held.rules):
+            return None
+        names = ("read", "search") if self.risk == "read" else ("edit", "write")
+
+        def forbids(real: str) -> str:
+            mine = strip(real, top)
+            paths = (real,) if mine is None else (real, mine)
+            return next((rule for name in names for path in paths if (rule := denied_path(held, name, path))), "")
+
+        return forbids
 
     def summary(self, args: dict[str, Any]) -> str:
         return printable(super().summary(args)[:200])

@@ -6,6 +6,7 @@ import asyncio
 import os
 import re
 import stat
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
@@ -87,6 +88,8 @@ class Search(FileTool[SearchArgs]):
                 return failed(f"The search failed: {displayable(found.broken)}")
             if found.wrong:
                 return failed(f"The pattern is not a valid regular expression:\n{displayable(found.wrong)}")
+            if work.reach.forbids is not None:
+                found.lines = _permitted(place, work.reach.forbids, found.lines)
             return await asyncio.to_thread(_answer, args, place, globs, found)
 
 
@@ -191,6 +194,12 @@ def _answer(args: SearchArgs, place: Place, globs: Globs | None, found: Found) -
     if found.why:
         text += f"\n[incomplete: {found.why}; {NARROW}]"
     return Answer(text=text.removeprefix("\n") or "[nothing matches]")
+
+
+def _permitted(place: Place, forbids: Callable[[str], str], lines: list[Line]) -> list[Line]:
+    top = place.root.real.rstrip("/")
+    denied = {path for path in {line.path for line in lines} if forbids(f"{top}/{path}")}
+    return [line for line in lines if line.path not in denied]
 
 
 def _filtered(place: Place, globs: Globs | None, lines: list[Line]) -> list[Line]:

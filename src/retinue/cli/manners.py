@@ -1,0 +1,55 @@
+"""How a terminal wants to be spoken to: colours or none, a view that moves or lines that stay."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TextIO
+
+OFF = ("", "0", "false", "no", "off")
+
+
+@dataclass(frozen=True, slots=True)
+class Manners:
+    """`color`: whether colours are used. `moves`: whether lines may be drawn again in place."""
+
+    color: bool
+    moves: bool
+
+
+def is_on(environ: Mapping[str, str], name: str) -> bool:
+    return environ.get(name, "").strip().lower() not in OFF
+
+
+def is_reader(environ: Mapping[str, str]) -> bool:
+    """Whether a screen reader reads aloud what we write."""
+    return is_on(environ, "RETINUE_AX_SCREEN_READER") or is_on(environ, "ACCESSIBLE")
+
+
+def manners(environ: Mapping[str, str], stream: TextIO, color: str = "auto") -> Manners:
+    """What was asked for with --color goes first, then NO_COLOR, then those who force, then what the terminal can do."""
+    try:
+        is_tty = stream.isatty()
+    except ValueError:  # closed
+        is_tty = False
+    is_dumb = environ.get("TERM", "") in ("dumb", "unknown", "")
+    moves = is_tty and not is_dumb and not is_on(environ, "CI") and not is_reader(environ)
+    if color in ("always", "never"):
+        return Manners(color == "always", moves)
+    if environ.get("NO_COLOR"):
+        return Manners(False, moves)
+    if is_on(environ, "CLICOLOR_FORCE") or is_on(environ, "FORCE_COLOR"):
+        return Manners(True, moves)
+    return Manners(is_tty and not is_dumb and environ.get("CLICOLOR") != "0", moves)
+
+
+def size(stream: TextIO) -> tuple[int, int]:
+    """Columns and lines of the terminal behind a stream, as they are now."""
+    try:
+        found = os.get_terminal_size(stream.fileno())
+        if found.columns > 0 and found.lines > 0:
+            return found.columns, found.lines
+    except (OSError, ValueError):
+        pass
+    return 80, 24

@@ -1,0 +1,122 @@
+"""The words of the view: states and their glyphs, ends, troubles, and texts that no terminal obeys."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+import msgspec
+
+from retinue.cli.words import agent, glyph, short, shown, span
+from retinue.core.orders import Spec
+from retinue.core.values import Ending
+
+__all__ = ["agent", "ending", "failure", "glyph", "label", "line", "short", "shown", "span", "tail", "trouble"]
+
+STATES = {
+    "Queued": "queued",
+    "Thinking": "running",
+    "Working": "running",
+    "Waiting": "waiting",
+    "Asking": "needs_input",
+    "Stopping": "cancelling",
+}
+STOPS = {
+    "budget": "the budget is spent",
+    "turn_limit": "no turns are left",
+    "length": "its reply was cut",
+    "timeout": "out of time",
+    "no_report": "it did not report",
+    "empty": "the model said nothing",
+    "refused": "the model refused",
+}
+KINDS = {
+    "rate_limit": "rate limit",
+    "rate_limited": "rate limit",
+    "overloaded": "overloaded",
+    "unavailable": "not reachable",
+    "timeout": "no answer in time",
+    "server": "an error of the server",
+}
+_SEQUENCE = re.compile(
+    r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[PX^_][^\x1b]*(?:\x1b\\)?|[@-Z\\-~])"
+    r"|\x9b[0-?]*[ -/]*[@-~]"
+)
+MARKS = 2
+"""How many combining marks one letter may carry; towers of them reach into other lines."""
+
+
+def line(text: str, most: int = 0) -> str:
+    """One line of a text, without controls, sequences, changes of direction and towers of marks."""
+    if not (text.isascii() and text.isprintable()):
+        text = _tame(text)
+    text = " ".join(text.split())
+    return text if not most or len(text) <= most else text[: most - 1] + "…"
+
+
+def _tame(text: str) -> str:
+    out: list[str] = []
+    marks = 0
+    for c in _SEQUENCE.sub("", text):
+        if c.isascii():
+            out.append(c if c.isprintable() else " ")
+            continue
+        marks = marks + 1 if unicodedata.combining(c) else 0
+        if marks > MARKS:
+            continue
+        if c.isprintable() or c == "\N{ZERO WIDTH JOINER}":
+            out.append(c)
+        elif unicodedata.category(c) != "Cf":
+            out.append(" ")
+    return "".join(out)
+
+
+def label(spec: Spec) -> str:
+    """What an agent is called: by its order, else by its name."""
+    return line(agent(spec.order.label or spec.order.agent), 200) or short(spec.id)
+
+
+def tail(text: str, most: int = 100) -> str:
+    """The end of what is being written."""
+    flat = line(text)
+    return flat if len(flat) <= most else "…" + flat[1 - most :]
+
+
+def trouble(kind: str, message: str) -> str:
+    return KINDS.get(kind) or (kind.replace("_", " ") if kind else line(message, 80)) or "it failed"
+
+
+def waiting_for_provider(what: str, until: int | None, now: int, tries: int) -> str:
+    """`waits for the provider: rate limit, 12 s`."""
+    left = "" if until is None or until <= now else f", {(until - now + 999) // 1000} s"
+    again = f" (try {tries + 1})" if tries else ""
+    return f"waits for the provider: {line(what, 80)}{left}{again}"
+
+
+def ending(end: Ending, started_at: int | None) -> str:
+    """What a run came to, in one line."""
+    if end.state != "completed":
+        return failure(end, started_at)
+    said = heading(end.text)
+    if not said and end.data is not None:
+        said = end.data if isinstance(end.data, str) else msgspec.json.encode(end.data)[:400].decode("utf-8", "ignore")
+    return said or "done"
+
+
+def heading(text: str) -> str:
+    """The first line that says something, without the signs of Markdown before it."""
+    for part in text.splitlines():
+        if said := part.strip().lstrip("#>*-= ").strip():
+            return said
+    return ""
+
+
+def failure(end: Ending, started_at: int | None) -> str:
+    """Why a run did not complete."""
+    why = end.error or STOPS.get(end.stop, end.stop.replace("_", " "))
+    if end.state == "timed_out":
+        after = f" after {span(end.at - started_at)}" if started_at and end.at else ""
+        return f"timed out{after}"
+    if end.state == "incomplete":
+        return f"{STOPS.get(end.stop, why)}: {heading(end.text)}" if end.text else why
+    return why or end.state
