@@ -61,6 +61,7 @@ class House:
 
     def __init__(self, folder: Path, llm: FakeLLM | None = None, **env: str) -> None:
         self.folder, self._llm = folder, llm
+        self._started: list[subprocess.Popen[str]] = []
         self.project = folder / "project"
         (self.project / ".git").mkdir(parents=True)
         for name in ("data", "state", "run", "home", "config", "cache"):
@@ -80,7 +81,7 @@ class House:
         }
 
     def start(self, *arguments: str, env: dict[str, str] | None = None, **options: Any) -> subprocess.Popen[str]:
-        return subprocess.Popen(
+        process = subprocess.Popen(
             [sys.executable, "-m", "retinue", *arguments],
             cwd=options.pop("cwd", self.project),
             env={**self.env, **(env or {})},
@@ -90,6 +91,8 @@ class House:
             text=True,
             **options,
         )
+        self._started.append(process)
+        return process
 
     def real(
         self, *arguments: str, input: str | None = None, env: dict[str, str] | None = None, **options: Any
@@ -176,7 +179,11 @@ class House:
         raise AssertionError(f"{what} did not come true")
 
     def close(self) -> None:
-        """No process stays behind."""
+        """No process stays behind, also when a test fails half-way."""
+        for process in self._started:
+            if process.poll() is None:
+                process.kill()
+                process.communicate()
         for lock in (self.folder / "data").glob("retinue/projects/*/retinue.db.lock"):
             with contextlib.suppress(ValueError, ProcessLookupError, FileNotFoundError):
                 pid = int(lock.read_text())

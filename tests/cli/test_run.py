@@ -238,6 +238,17 @@ def test_a_failed_sub_agent_exits_with_3_when_strict(tmp_path: Path) -> None:
         assert home.run("run", *FANOUT, "Delegate it.").returncode == 0
 
 
+def test_bytes_that_are_no_text_do_not_stop_a_run(tmp_path: Path) -> None:
+    with house(tmp_path, lambda heard: heard.messages[-1].text) as home:
+        assert home.ok("run", "bad \udcff byte") == "bad \N{REPLACEMENT CHARACTER} byte"
+        named = home.run("run", "-n", "\udcff", "x")
+        assert named.returncode == 2 and "not valid UTF-8" in named.stderr
+
+
+def test_without_a_command_the_commands_are_listed(tmp_path: Path) -> None:
+    assert "Commands:" in House(tmp_path).ok()
+
+
 WRONG = [
     (("run", "--model", "nosuch", "x"), 2, "there is no model 'nosuch'"),
     (("run", "--model", "opnai:gpt", "x"), 2, "Did you mean 'openai'"),

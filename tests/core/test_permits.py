@@ -210,3 +210,10 @@ def _plainly(held: Capabilities, command: str, *, is_root: bool) -> Verdict:
     mode = held.mode or ("manual" if is_root else "bypassPermissions")
     table: dict[str, Verdict] = {"bypassPermissions": "allow", "auto": "allow", "dontAsk": "deny", "plan": "deny"}
     return table.get(mode, "ask")
+
+
+def test_no_pattern_takes_long() -> None:
+    for pattern in ("*a*a*a*a*a*a*ab", "a" * 200 + "*" * 200 + "b", "?*?*?*?*x"):
+        assert verdict(calls("shell", command="a" * 50_000), SHELL, rules(f"deny: shell({pattern})")) == "ask"
+    deep = "/".join(["**"] * 100 + ["x"])
+    assert verdict(calls("write", path="/".join(["a"] * 2_000)), WRITE, rules(f"deny: write({deep})")) == "ask"

@@ -1,4 +1,4 @@
-"""`make attack`: every test that plays an attacker, with more policy trees than a landing asks for; one line of JSON."""
+"""`make attack`: every test that plays an attacker, with more policy trees than a landing asks for."""
 
 from __future__ import annotations
 

@@ -13,6 +13,7 @@ import click
 
 from retinue.cli.plan import FAMILY, AgentPlan, Plan
 from retinue.cli.wire import Terms
+from retinue.core.text import clean
 from retinue.core.values import Budget
 from retinue.errors import ConfigError
 
@@ -66,7 +67,7 @@ def prompt(arguments: Sequence[str]) -> str:
             raise click.UsageError("there is no prompt: write it behind the command, or pipe it in.")
         arguments = ("-",)
     parts = [" ".join(words) for words in _groups(arguments)]
-    text = "\n\n".join(part for part in parts if part.strip())
+    text = clean("\n\n".join(part for part in parts if part.strip()))
     if not text.strip():
         raise click.UsageError("the prompt is empty.")
     return text

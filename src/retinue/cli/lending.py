@@ -59,7 +59,7 @@ class Lender:
 
     def bring(self, environ: Mapping[str, str]) -> None:
         """Take the keys and addresses of another command; those that it does not have stay."""
-        merged = {**self._environ, **environ}
+        merged = {**self._environ, **{n: v for n, v in environ.items() if not n.startswith("RETINUE_")}}
         if merged != self._environ:
             self._old.append(self._catalog)
             self._environ, self._catalog = merged, Catalog(merged)

@@ -37,6 +37,9 @@ def _guarded(arguments: list[str]) -> int:
         return code if isinstance(code, int) else 0
     except click.exceptions.Exit as left:
         return left.exit_code
+    except click.exceptions.NoArgsIsHelpError as error:
+        sys.stdout.write(f"{error.format_message()}\n")
+        return exits.OK
     except click.UsageError as error:
         return _complain(_usage(error), exits.USAGE)
     except (click.Abort, KeyboardInterrupt):
@@ -50,6 +53,9 @@ def _guarded(arguments: list[str]) -> int:
     except (RetinueError, OSError) as error:
         _debug()
         return _complain(exits.sentence(error), exits.of_error(error))
+    except UnicodeEncodeError as error:
+        _debug()
+        return _complain(f"an argument is not valid UTF-8 ({error.reason}). Write it otherwise.", exits.USAGE)
     except Exception as error:
         _debug()
         text = f"this is a defect of retinue: {type(error).__name__}: {exits.sentence(error)}. "

@@ -41,6 +41,15 @@ class Lane(Value):
             raise ValueError(f"lane {self.name!r} must have room for at least one run, not {self.size}")
 
 
+class Loaded(Value):
+    """A file whose text is part of a run's instructions, and about how many tokens it costs in each turn."""
+
+    path: str
+    sha256: str
+    bytes: int
+    tokens: int
+
+
 class Retry(Value):
     """How often a model call is tried, and how long between tries (full jitter below base * 2^n); then the run waits
     for its provider and tries once in a while, or fails."""
@@ -64,6 +73,7 @@ class Order(Value):
     one child of a call ends its siblings. A reply of more than `keep_whole` bytes is also kept as an artifact.
     `questions`: whether somebody is there to answer them ("" leaves that to the parent; for a root it means that tools
     may ask, and that what would need a permission is denied). `isolation`: whether it works in a copy of its own.
+    `loaded` are the files that its instructions were put together from.
     """
 
     agent: str
@@ -107,6 +117,7 @@ class Order(Value):
     retry: Retry = Retry()
     questions: Literal["", "ask", "deny"] = ""
     isolation: Literal["", "worktree"] = ""
+    loaded: tuple[Loaded, ...] = ()
 
     def __post_init__(self) -> None:
         if self.weight < 0:

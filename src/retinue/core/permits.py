@@ -132,7 +132,7 @@ def matches(rule: Rule, tool: str, guard: Guard, subject: str) -> bool:
     if rule.pattern.startswith("domain:"):
         return _in_domain(subject, rule.pattern[7:])
     if guard.subject == "path":
-        return bool(_glob(_plain_path(rule.pattern), "/").fullmatch(subject))
+        return _path_matches(_plain_path(rule.pattern), subject)
     if guard.subject == "command" and rule.effect == "allow" and _SHELL.search(subject):
         return rule_for("allow", rule.tool, subject) == rule.words
     return bool(_glob(rule.pattern).fullmatch(subject))
@@ -163,27 +163,41 @@ def question_text(call: Call, guard: Guard) -> str:
 
 
 @lru_cache(maxsize=4096)
-def _glob(pattern: str, separator: str = "") -> re.Pattern[str]:
-    """`*` and `?` match anything; in paths `*` stays within a directory and `**` does not."""
-    out, i = [], 0
+def _glob(pattern: str) -> re.Pattern[str]:
+    """`*` and `?` match anything, a backslash takes the meaning away. What lies between two stars is looked for once,
+    from left to right, so that no pattern can make a match take long."""
+    parts, literal, i = [], "", 0
     while i < len(pattern):
         c = pattern[i]
         if c == "\\" and i + 1 < len(pattern):
             i += 1
-            out.append(re.escape(pattern[i]))
-        elif pattern.startswith("**/", i) and separator:
-            out.append("(?:.*/)?")
-            i += 2
-        elif pattern.startswith("**", i):
-            out.append(".*")
-            i += 1
-        elif c in "*?":
-            one = f"[^{separator}]" if separator else "."
-            out.append(one + ("*" if c == "*" else ""))
+            literal += re.escape(pattern[i])
+        elif c == "*":
+            parts.append(literal)
+            literal = ""
         else:
-            out.append(re.escape(c))
+            literal += "." if c == "?" else re.escape(c)
         i += 1
-    return re.compile("".join(out), re.DOTALL)
+    if not parts:
+        return re.compile(literal, re.DOTALL)
+    middle = "".join(f"(?>.*?{part})" for part in parts[1:] if part)
+    return re.compile(f"{parts[0]}{middle}.*{literal}", re.DOTALL)
+
+
+def _path_matches(pattern: str, path: str) -> bool:
+    """By directories: `*` stays within one, `**` stands for any number of them (at the end for one at least)."""
+    wanted, given = pattern.split("/"), path.split("/")
+    reached = {0}
+    for n, part in enumerate(wanted):
+        if part == "**":
+            first = min(reached, default=len(given) + 1) + (1 if n == len(wanted) - 1 else 0)
+            reached = set(range(first, len(given) + 1))
+        else:
+            glob = _glob(part)
+            reached = {i + 1 for i in reached if i < len(given) and glob.fullmatch(given[i])}
+        if not reached:
+            return False
+    return len(given) in reached
 
 
 def _plain_path(path: str) -> str:

@@ -8,6 +8,7 @@ from typing import Any, Literal, Protocol
 
 from retinue.core.effects import ChildOutcome
 from retinue.core.orders import Order, Orders, Spec
+from retinue.core.policy import narrow
 from retinue.core.state import Run
 from retinue.core.text import run_id
 from retinue.core.values import Capabilities, Image, Message, Restart, ToolSchema, Value
@@ -108,6 +109,8 @@ class Caller:
         """An order for a child: the agent's own defaults, then `options` (the fields of `Order`)."""
         name = agent if isinstance(agent, str) else agent.name
         defaults = {} if self.look is None else self.look.defaults(name)
+        if "access" in defaults and "access" in options:
+            options["access"] = narrow(defaults["access"], options["access"])
         return Order(agent=name, task=task, **{**defaults, **options})
 
     def spawn(self, agent: Named | str, *tasks: str, answer: str | None = None, **options: Any) -> Orders:
