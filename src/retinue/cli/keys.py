@@ -49,6 +49,7 @@ PLAIN = {
     "\x0c": "redraw",
 }
 PASTE, PASTED = "[200~", "\x1b[201~"
+ESCAPE_SECONDS = 0.05
 
 
 class Decoder:
@@ -67,11 +68,14 @@ class Decoder:
                 i += 1
                 continue
             body, end = _sequence(text, i + 1)
+            if body is None:
+                self._rest = text[i:]
+                break
             if body == PASTE:
                 stop = text.find(PASTED, end)
                 if stop < 0:
                     self._rest = text[i:]
-                    return [k for k in keys if _is_key(k)]
+                    break
                 keys.append("paste:" + text[end:stop])
                 end = stop + len(PASTED)
             elif not body:
@@ -81,22 +85,33 @@ class Decoder:
             i = end
         return [k for k in keys if _is_key(k)]
 
+    @property
+    def is_waiting(self) -> bool:
+        """Whether an escape has come, and perhaps more belongs to it: on a slow line `up` comes in pieces, and its last
+        one must not be taken for the letter A."""
+        return bool(self._rest) and not self._rest.startswith("\x1b" + PASTE)
+
+    def flush(self) -> list[str]:
+        """Nothing more came: it was the key."""
+        alone, self._rest = self._rest == "\x1b", ""
+        return ["esc"] if alone else []
+
 
 def _is_key(key: str) -> bool:
     return len(key) > 1 or (bool(key) and key.isprintable())
 
 
-def _sequence(text: str, start: int) -> tuple[str, int]:
-    """What follows an escape, and where it ends."""
+def _sequence(text: str, start: int) -> tuple[str | None, int]:
+    """What follows an escape, and where it ends; None when it may go on."""
     if start >= len(text):
-        return "", start
+        return None, start
     if text[start] == "[":
         end = start + 1
         while end < len(text) and not "@" <= text[end] <= "~":
             end += 1
-        return text[start : end + 1], min(end + 1, len(text))
+        return (None, start) if end >= len(text) else (text[start : end + 1], end + 1)
     if text[start] == "O":
-        return text[start : start + 2], min(start + 2, len(text))
+        return (None, start) if start + 1 >= len(text) else (text[start : start + 2], start + 2)
     if text[start] in "\r\n":
         return text[start], start + 1
     return "", start
@@ -190,7 +205,9 @@ class Keys:
         if self._fd is None or self._saved is None:
             return []
         keys: list[str] = []
-        while select.select([self._fd], [], [], 0)[0]:
+        while True:
+            if not select.select([self._fd], [], [], ESCAPE_SECONDS if self._decoder.is_waiting else 0)[0]:
+                return keys + self._decoder.flush() if self._decoder.is_waiting else keys
             try:
                 data = os.read(self._fd, 4096)
             except OSError:
@@ -198,7 +215,6 @@ class Keys:
             if not data:
                 return [*keys, "hangup"]
             keys += self._decoder.take(data)
-        return keys
 
     def _write(self, text: str) -> None:
         with contextlib.suppress(OSError):

@@ -157,7 +157,7 @@ def _read_yaml(text: str, first: int, out: Document) -> None:
     try:
         import yaml
     except ImportError:
-        out.fail("reading front matter needs the package PyYAML", first, "pip install 'retinue[files]'")
+        out.fail("reading front matter needs the package PyYAML", first, "pip install pyyaml")
         return
     try:
         value = _Builder(out, first).build(text)

@@ -98,7 +98,7 @@ class Places:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             for path in self.made:
                 with contextlib.suppress(OSError):
-                    if is_place(path, os.lstat(path)):
+                    if is_place(os.lstat(path)):
                         os.rmdir(path)
         except OSError:
             pass
@@ -153,7 +153,7 @@ class Shield:
             if stat.S_ISLNK(found.st_mode):
                 # A link cannot be mounted on. It is put back if it was replaced.
                 self._watched[at] = os.readlink(at)
-            elif is_place(at, found):
+            elif is_place(found):
                 self._cover(at, exists=True)
             elif is_last or not stat.S_ISDIR(found.st_mode):
                 self.args.append((at, ["--ro-bind", at, at]))
@@ -180,7 +180,7 @@ class Shield:
 def protected_paths(root: str) -> Iterator[str]:
     """Everything at the top of `root` that is on the list, and the dangerous parts of its git directory."""
     git = f"{root}/.git"
-    has_git = os.path.isdir(git) and not os.path.islink(git) and not is_place(git, os.lstat(git))
+    has_git = os.path.isdir(git) and not os.path.islink(git) and not is_place(os.lstat(git))
     yield from (f"{root}/{name}" for name in protected.DIRECTORIES if name != ".git" or not has_git)
     yield from (f"{root}/{'/'.join(pair)}" for pair in protected.PAIRS)
     yield from (f"{root}/{name}" for name in protected.FILES)
@@ -234,12 +234,9 @@ def _is_home(root: str) -> bool:
     return tuple(protected.plain(p) for p in root.split("/") if p) in protected.homes()
 
 
-def is_place(path: str, found: os.stat_result) -> bool:
-    if not stat.S_ISDIR(found.st_mode) or found.st_mtime_ns != MARK_NS:
-        return False
-    with contextlib.suppress(OSError):
-        return not os.listdir(path)
-    return False
+def is_place(found: os.stat_result) -> bool:
+    """Whoever puts something into the directory changes its time."""
+    return stat.S_ISDIR(found.st_mode) and found.st_mtime_ns == MARK_NS
 
 
 def _differs(path: str, target: str | None) -> bool:

@@ -15,9 +15,9 @@ from retinue.models.explorer.book import Book
 from retinue.models.explorer.delegation import Part, hand_out
 from retinue.models.explorer.ground import listed, where
 from retinue.models.explorer.hits import Hit, Sweep, read_hits, search
-from retinue.models.explorer.languages import is_test, language_of, name_in
+from retinue.models.explorer.languages import language_of, name_in
 from retinue.models.explorer.manifests import Lines, numbered
-from retinue.models.explorer.parts import Place
+from retinue.models.explorer.parts import Place, missed_rows
 from retinue.models.explorer.records import Findings, Row
 from retinue.models.explorer.report import Report, footer, gaps
 from retinue.models.explorer.synonyms import topics, widen
@@ -103,13 +103,13 @@ def look(book: Book, order: dict[str, Any]) -> Findings:
     if not strong:
         return Findings(name, [["note", "there is nothing to look for"]], whole=False)
     sweep = Sweep(book, _pattern(strong), fold=True)
-    sweep.over(place.spots, without=place.without)
+    place.sweep(sweep)
     wider = Sweep(book, _pattern(weak), fold=True)
     if weak:
-        wider.over(place.spots, without=place.without, deeper=0)
+        place.sweep(wider, deeper=0)
     if book.pending:
         return Findings(name)
-    hits = [h for h in {*sweep.hits, *wider.hits} if place.has(h.path) and language_of(h.path) and not is_test(h.path)]
+    hits = [h for h in {*sweep.hits, *wider.hits} if place.has(h.path) and language_of(h.path)]
     files: dict[str, list[Hit]] = {}
     for hit in sorted(hits):
         files.setdefault(hit.path, []).append(hit)
@@ -123,7 +123,7 @@ def look(book: Book, order: dict[str, Any]) -> Findings:
     rows: list[Row] = [["df", dict(df)]]
     rows += [w for w in windows if w]
     rows += [["file", p, dict(counts[p]), len(files[p]), files[p][0].line] for p in order_[:FILES]]
-    rows += [["note", f"not searched to the end: {m}"] for m in sweep.missed]
+    rows += missed_rows(sweep.missed)
     return Findings(name, rows, sweep.whole)
 
 

@@ -31,7 +31,7 @@ from retinue.models.explorer.manifests import (
 from retinue.models.explorer.tree import Area, Tree, read_listing
 from retinue.models.explorer.words import kib, plural
 
-DEPTH, ENTRIES, MOST_FOLDERS, MOST_SINGLES = 24, 20_000, 60, 10
+DEPTH, ENTRIES, MOST_FOLDERS, MOST_SKIPPED = 24, 20_000, 60, 400
 MAIN = (
     r"^func main\(\)|^(?:pub )?(?:async )?fn main\(|^if __name__ == ['\"]__main__['\"]|"
     r"^#!.*\b(?:python|node|bash|sh|ruby)\b|"
@@ -167,18 +167,15 @@ def area_part(ground: Ground, area: Area) -> Part:
 
 
 def where(tree: Tree, area: Area) -> dict[str, list[str]]:
-    """The places of an area for an order. Few files that lie alone are named; many are a folder without its folders."""
-    folders, without, files = list(area.folders), set(area.without), []
-    for home in area.alone:
-        own = [f for f in area.files if dirname(f) == home]
-        if len(own) <= MOST_SINGLES:
-            files += own
-            continue
-        depth = len(home) + 1 if home else 0
-        inner = {f[:depth] + f[depth:].split("/")[0] for f in tree.files if f.startswith(home) and "/" in f[depth:]}
-        folders.append(home)
-        without |= inner - set(area.folders)
-    return {"folders": folders, "files": files, "without": sorted(without), "apart": list(area.apart)}
+    """The places of an area for an order, and the files in them that were found to be generated."""
+    homes = [f"{f}/" if f else "" for f in (*area.folders, *area.alone)]
+    return {
+        "folders": list(area.folders),
+        "alone": list(area.alone),
+        "without": list(area.without),
+        "apart": list(area.apart),
+        "skip": sorted(f for f in tree.made if any(f.startswith(h) for h in homes))[:MOST_SKIPPED],
+    }
 
 
 def heads(tree: Tree, area: Area) -> list[str]:

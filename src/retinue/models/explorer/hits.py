@@ -8,7 +8,7 @@ from posixpath import dirname
 from typing import NamedTuple
 
 from retinue.models.explorer.book import Book, Got
-from retinue.models.explorer.languages import language_of
+from retinue.models.explorer.languages import is_foreign, language_of
 from retinue.models.explorer.tree import clean_path, read_listing
 
 _HIT = re.compile(r"^(.+?):(\d+):(.*)$")
@@ -100,9 +100,8 @@ class Sweep:
         files, folders = read_listing(got.text)
         shown = [h.path for h in read_hits(text)] if self.mode == "lines" else list(read_counts(text))
         last = shown[-1] if shown and shown == sorted(shown) else ""
-        return [f for f in folders if not is_before(f, last)] + [
-            f for f in sorted(files) if language_of(f) and f >= last
-        ]
+        folders = [f for f in folders if not is_before(f, last) and not is_foreign(f"{f}/x")]
+        return folders + [f for f in sorted(files) if language_of(f) and f >= last]
 
     @property
     def hits(self) -> list[Hit]:

@@ -161,7 +161,7 @@ def _details(facts: MapFacts) -> str:
             told = [f"{titled(n)} ({plural(k, 'import line')}, e.g. {at(*a.proof[n])})" for n, k in uses]
             lines.append(f"- uses: {some(told, 4)}")
         if lines:
-            blocks.append(f"**{a.area.title}**\n\n" + "\n".join(lines))
+            blocks.append(f"`{a.area.title}`\n\n" + "\n".join(lines))
     return "## Key types and what each area uses\n\n" + "\n\n".join(blocks) if blocks else ""
 
 

@@ -8,43 +8,65 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from posixpath import basename
+from posixpath import basename, dirname
 from typing import Any
 
 from retinue.models.explorer.book import MIDDLE, Book
 from retinue.models.explorer.hits import Hit, Sweep, inside
 from retinue.models.explorer.imports import read_import
-from retinue.models.explorer.languages import BY_KEY, Language, is_test, language_name, language_of, name_in
+from retinue.models.explorer.languages import (
+    BY_KEY,
+    Language,
+    is_foreign,
+    is_made,
+    is_test,
+    language_name,
+    language_of,
+    name_in,
+)
 from retinue.models.explorer.manifests import Lines, numbered, readme
 from retinue.models.explorer.records import Findings, Row
-from retinue.models.explorer.words import sentence
+from retinue.models.explorer.words import sentence, some
 
 INLINE_TESTS = r"^[ \t]*#\[cfg\(test\)\]"
 GO_PACKAGE = r"^// Package \w+ "
 MOST_TYPES, MOST_IMPORTS, MOST_CHURN, MOST_NAMES = 400, 400, 250, 40
 HEAD_LINES = 40
+FLAT = "./*"
+"""The glob of files that lie directly in a folder."""
 COMMITS = 300
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Which files a part is about; the fields are those of `tree.Area`, `files` are single ones."""
+    """Which files a part is about; the fields are those of `tree.Area`. `files` are single ones, `skip` are none of
+    its."""
 
     folders: tuple[str, ...]
+    alone: tuple[str, ...]
     without: tuple[str, ...]
     apart: tuple[str, ...]
     files: tuple[str, ...]
+    skip: tuple[str, ...]
 
     @classmethod
     def of(cls, order: dict[str, Any]) -> Place:
-        return cls(*(_texts(order.get(k)) for k in ("folders", "without", "apart", "files")))
+        return cls(*(_texts(order.get(k)) for k in cls.__slots__))
 
     def has(self, path: str) -> bool:
-        return path in self.files or inside(path, self.folders, self.without, self.apart)
+        """Whether a file is source of this place, and no test."""
+        if path in self.skip or is_foreign(path) or is_made(path) or is_test(path):
+            return False
+        near = path in self.files or dirname(path) in self.alone
+        return near or inside(path, self.folders, self.without, self.apart)
 
-    @property
-    def spots(self) -> list[str]:
-        return [*self.folders, *self.files]
+    def sweep(self, sweep: Sweep, *, deeper: int = 2) -> None:
+        sweep.over([*self.folders, *self.files], without=self.without, deeper=deeper)
+        if self.alone:
+            flat = Sweep(sweep.book, sweep.pattern, mode=sweep.mode, glob=FLAT, fold=sweep.fold)
+            flat.over(self.alone, deeper=0)
+            sweep.texts += flat.texts
+            sweep.missed += flat.missed
 
 
 def _texts(value: Any) -> tuple[str, ...]:
@@ -82,22 +104,27 @@ def area(book: Book, order: dict[str, Any]) -> Findings:
     lines = Sweep(book, either([types, imports_pattern(languages, tops), *extra]))
     counts = Sweep(book, either([x.definitions for x in languages]), mode="count")
     if types or languages:
-        lines.over(place.spots, without=place.without)
-        counts.over(place.spots, without=place.without)
+        place.sweep(lines)
+        place.sweep(counts)
     if book.pending:
         return Findings(name)
-    hits = [h for h in lines.hits if place.has(h.path) and not is_test(h.path)]
+    hits = [h for h in lines.hits if place.has(h.path)]
     rows: list[Row] = _describe([h for h in heads if h is not None], hits)
-    defined = {p: n for p, n in counts.counts.items() if place.has(p) and not is_test(p)}
+    defined = {p: n for p, n in counts.counts.items() if place.has(p)}
     rows.append(["defs", sum(defined.values()), counts.whole])
     inline = {h.path for h in hits if re.match(INLINE_TESTS, h.text)}
     rows.append(["inline", len(inline)])
     imported, cut = import_rows(hits)
     rows += [*name_rows(hits), *type_rows(hits), *imported]
     whole = lines.whole and counts.whole and not cut
-    for missed in (*lines.missed, *counts.missed):
-        rows.insert(1, ["note", f"not searched to the end: {missed}"])
+    rows[1:1] = missed_rows([*lines.missed, *counts.missed])
     return Findings(name, rows, whole)
+
+
+def missed_rows(missed: Sequence[str]) -> list[Row]:
+    """What could not be searched, in one note."""
+    places = list(dict.fromkeys(missed))
+    return [["note", f"not searched to the end: {some(places, 3)}"]] if places else []
 
 
 def _head(book: Book, path: str) -> tuple[str, Lines] | None:
@@ -246,7 +273,7 @@ def tests(book: Book, order: dict[str, Any]) -> Findings:
     place, languages = Place.of(order), languages_of(order)
     cases = either([x.tests for x in languages])
     sweep = Sweep(book, either([cases, imports_pattern(languages, _texts(order.get("tops")))]))
-    sweep.over(place.spots, without=place.without)
+    sweep.over([*place.folders, *place.files], without=place.without)
     globs = _texts(order.get("globs"))
     for glob in globs:
         more = Sweep(book, sweep.pattern, glob=glob)
@@ -263,7 +290,7 @@ def tests(book: Book, order: dict[str, Any]) -> Findings:
             found[hit.path] += 1
     rows: list[Row] = [["cases", sum(found.values())]]
     rows += [["case_of", path, n] for path, n in sorted(found.items(), key=lambda kv: (-kv[1], kv[0]))[:5]]
-    rows += [["note", f"not searched to the end: {m}"] for m in sweep.missed]
+    rows += missed_rows(sweep.missed)
     return Findings("tests", [*rows, *_covered(hits)], sweep.whole)
 
 
