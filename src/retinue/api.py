@@ -25,6 +25,7 @@ from retinue.core.events import (
     Requested,
     Requeued,
 )
+from retinue.core.history import complete_turns
 from retinue.core.orders import Base
 from retinue.core.secrets import Redactor
 from retinue.core.spawn import cannot_write, fork_point
@@ -129,12 +130,18 @@ class Retinue:
             asked.add_done_callback(lambda _: self._asked.pop(id))
         return await asyncio.shield(asked)
 
-    async def fork(self, run: str, task: str, *, agent: Agent | None = None, **options: Any) -> str:
-        """Start a run that shares the conversation of `run` up to its last complete turn; nothing is copied."""
+    async def fork(
+        self, run: str, task: str, *, agent: Agent | None = None, at: int | None = None, **options: Any
+    ) -> str:
+        """Start a run that shares the conversation of `run` up to its last complete turn, or up to the last one within
+        its first `at` messages; nothing is copied."""
         row = await self._row(run)
         agent = agent or self._crew.find(row.spec.order.agent)
         await self._known(agent)
-        base = Base(conversation=row.spec.conversation, length=fork_point(row.run), start=row.run.start)
+        length = fork_point(row.run)
+        if at is not None and at < length:
+            length = complete_turns(await self._store.messages(row.spec.conversation, 0, max(0, at)))
+        base = Base(conversation=row.spec.conversation, length=length, start=min(length, row.run.start))
         id = run_id(self._clock.now(), self._clock.chance())
         order = self._crew.order(agent, task, options)
         return await self._request(
@@ -350,6 +357,13 @@ class Retinue:
     async def verify(self) -> Sequence[str]:
         """What is wrong with the store; nothing, one hopes."""
         return await self._store.verify()
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a run can go on here, or an announcement is on its way."""
+        roster = self._engine.roster
+        on_the_way = any(d.state in ("pending", "sent") for d in roster.deliveries.values())
+        return on_the_way or bool(roster.runs.keys() - set(self.dormant))
 
     @property
     def dormant(self) -> tuple[str, ...]:

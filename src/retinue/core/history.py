@@ -279,3 +279,19 @@ def settled(unit: Sequence[Message]) -> list[Message]:
             paid[id(waiting.pop())] = result
     missing = [paid.get(id(c)) or Result(call_id=c.id, name=c.name, text=MISSING, error=True) for c in head.calls]
     return [head, *missing]
+
+
+def complete_turns(messages: Sequence[Message]) -> int:
+    """How many of these messages, at most, end with no call open."""
+    whole, open_calls = 0, set[str]()
+    for n, message in enumerate(messages, 1):
+        match message:
+            case Assistant(calls=calls):
+                open_calls = {c.id for c in calls}
+            case Result(call_id=call_id):
+                open_calls.discard(call_id)
+            case _:
+                pass
+        if not open_calls:
+            whole = n
+    return whole

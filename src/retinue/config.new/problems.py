@@ -1,0 +1,51 @@
+"""What is wrong with a configuration: every mistake of a file at once, each with its place and what was probably
+meant.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+from retinue.core.values import Value
+from retinue.errors import ConfigError
+
+
+class Problem(Value):
+    """One mistake. `where` is the file, the variable or the flag; line 0 is all of it."""
+
+    where: str
+    message: str
+    line: int = 0
+    column: int = 0
+    key: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.where}{f', line {self.line}' if self.line else ''}: {self.message}"
+
+
+class ConfigProblems(ConfigError):
+    """All mistakes that were found; as a text, one line each."""
+
+    def __init__(self, problems: Iterable[Problem]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("\n".join(map(str, self.problems)))
+
+
+def near(word: str, known: Iterable[str]) -> str:
+    """` Did you mean 'x'?`, or nothing."""
+    by_low = {k.lower(): k for k in known}
+    found = difflib.get_close_matches(word[:80].lower(), by_low, n=1)
+    return f" Did you mean {by_low[found[0]]!r}?" if found else ""
+
+
+def unknown(word: str, known: Iterable[str], what: str) -> str:
+    """The sentence about a name that means nothing."""
+    names = list(known)
+    return f"there is no {what} {shown(word)!r}.{near(word, names)} There is: {', '.join(names)}"
+
+
+def shown(text: str, most: int = 80) -> str:
+    """A word of a file in a message: one line, nothing that a terminal would obey."""
+    flat = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
+    return flat if len(flat) <= most else flat[: most - 1] + "…"
