@@ -16,8 +16,9 @@ help: ## list the targets
 
 setup: $(READY) ## prepare .venv (the other targets do it when needed)
 
-demo: $(READY) ## fan out over real files; DEMO=path chooses the folder
-	@$(PY) examples/02_fan_out.py
+DEMO ?= .
+demo: $(READY) ## map a source tree with sub-agents, without a key; DEMO=path chooses another tree
+	@$(VENV)/bin/retinue run --model offline/explorer --cwd "$(DEMO)" "map this repository"
 
 parts: ## install bubblewrap, ripgrep and tmux where that is allowed; else say what is missing
 	@sh scripts/parts.sh

@@ -1,4 +1,4 @@
-"""What a call is about, in words: those of the tool where it has any, otherwise its name and its first short argument."""
+"""What a call is about, in words: those of the tool if it has any, otherwise its name and its first short argument."""
 
 from __future__ import annotations
 

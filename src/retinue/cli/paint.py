@@ -1,7 +1,7 @@
 """A few lines at the bottom of a terminal that are drawn again in place.
 
-rich renders them. It does not place them: its own live display counts lines as they were before a resize, and leaves the
-rest of a frame behind when a terminal has wrapped it.
+rich renders them. It does not place them: its own live display counts lines as they were before a resize, and leaves
+the rest of a frame behind when a terminal has wrapped it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Painter:
         self._console = Console(
             file=io.StringIO(),
             force_terminal=True,
-            color_system="standard" if color else None,
+            color_system="standard",
             no_color=not color,
             width=1_000,
             legacy_windows=False,
@@ -36,15 +36,12 @@ class Painter:
             markup=False,
             emoji=False,
         )
-        self._is_plain = not color
         self._drawn: list[int] = []
         self._last = ""
         self._width = 0
 
     def render(self, line: Text) -> str:
-        """One line with the sequences of its styles; without colour there are none at all."""
-        if self._is_plain:
-            return line.plain
+        """One line with the sequences of its styles. Without colour, bold and reverse are left of them."""
         with self._console.capture() as captured:
             self._console.print(line, end="", soft_wrap=True)
         return captured.get()

@@ -62,7 +62,7 @@ class Focus:
     scroll: int = 0
     first: int = 0
     is_help: bool = False
-    prompt: Text | None = None
+    prompt: Sequence[Text] = ()
     cancelled: set[str] = field(default_factory=set)
 
 
@@ -133,7 +133,7 @@ class Screen:
             lines += [Text(fits(" " + line, width), style="dim") for line in HELP]
         elif focus.opened in self._view.nodes:
             lines += self._opened(focus, now, width, max(4, min(MOST_LINES, height // 3)), transcript)
-        lines += [focus.prompt] if focus.prompt is not None else foot
+        lines += focus.prompt or foot
         for line in lines:
             line.truncate(width, overflow="crop")
         return lines[-max(1, height - 1) :]
@@ -187,7 +187,7 @@ class Screen:
         if not order or room < 1:
             return []
         if len(order) <= room:
-            picked, rest = order, []
+            picked, rest = order, list[str]()
         elif focus.selected and focus.selected in self._view.nodes:
             picked, rest = self._window(focus, order, room - 1)
         else:

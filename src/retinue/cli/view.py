@@ -39,7 +39,7 @@ FREE = ("offline/", "local/")
 
 
 class Row(Value):
-    """One agent at work, as it is shown. `state` is of the vocabulary of all doors, `word` is that for people, and `now`
+    """One agent at work, as it is shown. `state` is of the vocabulary of all doors, `word` is that for people, `now`
     says what it does. Amounts without `tree_` are its own; a cost of None is not known. Times are milliseconds."""
 
     id: str

@@ -33,7 +33,8 @@ GO_PACKAGE = r"^// Package \w+ "
 MOST_TYPES, MOST_IMPORTS, MOST_CHURN, MOST_NAMES = 400, 400, 250, 40
 HEAD_LINES = 40
 FLAT = "./*"
-"""The glob of files that lie directly in a folder."""
+"""The glob of files that lie directly in a folder; and, where those are too many for one answer, five for them."""
+SLICES = ("./[!a-zA-Z]*", "./[a-dA-D]*", "./[e-lE-L]*", "./[m-rM-R]*", "./[s-zS-Z]*")
 COMMITS = 300
 
 
@@ -62,11 +63,16 @@ class Place:
 
     def sweep(self, sweep: Sweep, *, deeper: int = 2) -> None:
         sweep.over([*self.folders, *self.files], without=self.without, deeper=deeper)
-        if self.alone:
-            flat = Sweep(sweep.book, sweep.pattern, mode=sweep.mode, glob=FLAT, fold=sweep.fold)
-            flat.over(self.alone, deeper=0)
-            sweep.texts += flat.texts
-            sweep.missed += flat.missed
+        left = list(self.alone)
+        for globs in ((FLAT,), SLICES):
+            missed: list[str] = []
+            for glob in globs if left else ():
+                flat = Sweep(sweep.book, sweep.pattern, mode=sweep.mode, glob=glob, fold=sweep.fold)
+                flat.over(left, deeper=0)
+                sweep.texts += flat.texts
+                missed += flat.missed
+            left = [home for home in left if home in missed or (not home and "." in missed)]
+        sweep.missed += left
 
 
 def _texts(value: Any) -> tuple[str, ...]:

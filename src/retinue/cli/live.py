@@ -1,0 +1,290 @@
+"""The live view of a run on stderr: its tree as it moves, and keys to look into it, talk to it and end it.
+
+It decides nothing: what a key asks for goes to the host, and what is shown is what the host tells.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+
+from rich.text import Text
+
+from retinue.cli import exits, plain, wire
+from retinue.cli.calls import describe
+from retinue.cli.door import Door
+from retinue.cli.feed import conclude, feed, now_ms
+from retinue.cli.keys import Editor, Keys
+from retinue.cli.manners import Manners, manners, size
+from retinue.cli.paint import Painter
+from retinue.cli.phrases import line
+from retinue.cli.screen import Focus, Screen, fits, wrap
+from retinue.cli.transcript import Transcripts
+from retinue.cli.view import OVER, View
+from retinue.cli.watching import Left, Notice, Watching
+from retinue.core.state import Question
+
+FRAME_SECONDS = 0.125
+FAILED = ("failed", "timed_out", "interrupted", "incomplete")
+AGAIN = "Your last attempt failed. Try again."
+QUESTION_LINES = 6
+
+
+def watch(watching: Watching, door: Door, *, can_answer: bool = False) -> wire.Final:
+    """Show a run until it has ended: in place where the terminal can do that, otherwise line by line."""
+    how = manners(door.environ, sys.stderr, door.color)
+    if not how.moves:
+        return plain.watch(watching, door, can_answer=can_answer)
+    watching.deltas = True
+    with Keys() as keys:
+        return Live(watching, how, keys, can_answer=can_answer).run()
+
+
+class Live:
+    """One run on one terminal."""
+
+    def __init__(self, watching: Watching, how: Manners, keys: Keys, *, can_answer: bool) -> None:
+        self._watching, self._keys, self._can_answer = watching, keys, can_answer
+        self._view = View(describe)
+        self._said = Transcripts(describe)
+        self._screen = Screen(self._view)
+        self._painter = Painter(sys.stderr, color=how.color)
+        self._focus = Focus()
+        self._ask: Callable[[str], None] | None = None
+        self._editor: Editor | None = None
+        self._title: list[Text] = []
+        self._painted = 0.0
+        self._n_asking = 0
+
+    def run(self) -> wire.Final:
+        try:
+            while True:
+                wait = max(0.0, self._painted + FRAME_SECONDS - time.monotonic())
+                thing = self._watching.next(wait, self._keys.fileno if self._keys.is_there else None)
+                if isinstance(thing, wire.Final):
+                    conclude(self._view, thing)
+                    columns, lines = size(sys.stderr)
+                    self._painter.leave(self._screen.last(now_ms(), columns, lines), columns)
+                    return thing
+                if isinstance(thing, Notice):
+                    self._note(thing.text)
+                elif thing is not None:
+                    feed(self._view, thing, self._said)
+                if thing is None or time.monotonic() - self._painted >= FRAME_SECONDS:
+                    self._attend()
+        except BaseException:
+            self._painter.leave((), size(sys.stderr)[0])
+            raise
+
+    def _attend(self) -> None:
+        """What the person did since the last time, then a frame if one is due."""
+        keys = self._keys
+        if keys.is_stopped:
+            self._painter.leave((), size(sys.stderr)[0])
+            keys.stop()
+        if keys.is_back:
+            keys.is_back = False
+            keys.take_over()
+        pressed = keys.read()
+        for key in pressed:
+            self._press(key)
+        if pressed or time.monotonic() - self._painted >= FRAME_SECONDS:
+            self._paint()
+
+    def _paint(self) -> None:
+        self._painted = time.monotonic()
+        if not self._keys.is_foreground():
+            return
+        columns, lines = size(sys.stderr)
+        focus = self._focus
+        if self._ask is not None:
+            focus.prompt = [Text.assemble((fits(t.plain, columns - 1), t.style)) for t in self._title]
+            if self._editor is not None:
+                focus.prompt = [*focus.prompt, _typed(self._editor, columns - 1)]
+        said = self._said.of(focus.opened) if focus.opened else ()
+        self._painter.paint(self._screen.frame(focus, now_ms(), columns, lines, said), columns)
+        self._ring()
+
+    def _ring(self) -> None:
+        """The terminal's bell, when somebody begins to wait for the person."""
+        n = self._view.counts["needs_input"]
+        if n > self._n_asking and self._can_answer:
+            sys.stderr.write("\a")
+            sys.stderr.flush()
+        self._n_asking = n
+
+    def _note(self, text: str) -> None:
+        columns, _ = size(sys.stderr)
+        self._painter.above([Text(f"retinue: {piece}") for piece in wrap(line(text), max(20, columns - 12))], columns)
+        self._painted = 0.0
+
+    # keys
+
+    def _press(self, key: str) -> None:
+        if key == "hangup":
+            raise Left(exits.FAILED)
+        if key == "redraw":
+            self._painter.clear(size(sys.stderr)[0])
+        elif self._ask is not None:
+            self._prompted(key)
+        elif key in ("up", "down", "k", "j", "home", "end"):
+            self._move(key)
+        elif key in ("pgup", "pgdn"):
+            self._focus.scroll += 5 if key == "pgup" else -5
+        elif key in ("b", "q"):
+            self._leave()
+        else:
+            self._act(key)
+
+    def _act(self, key: str) -> None:
+        focus, nodes = self._focus, self._view.nodes
+        target = focus.selected if focus.selected in nodes else self._watching.run
+        if key == "esc":
+            focus.selected = focus.opened = ""
+            focus.is_help = False
+        elif key == "?":
+            focus.is_help = not focus.is_help
+        elif target not in nodes:
+            return
+        elif key == "enter" and nodes[target].state == "needs_input" and self._can_answer:
+            self._answer(target)
+        elif key == "enter":
+            focus.opened, focus.scroll = ("" if focus.opened == target else target), 0
+        elif key == "a":
+            self._answer(self._who_asks(target))
+        elif key in ("m", "M"):
+            self._message(target, steer=key == "M")
+        elif key == "x":
+            self._cancel(target)
+        elif key == "r":
+            self._retry(target)
+
+    def _move(self, key: str) -> None:
+        order, focus = self._view.order(), self._focus
+        if not order:
+            return
+        at = order.index(focus.selected) if focus.selected in order else (-1 if key in ("down", "j") else len(order))
+        step = {"up": at - 1, "k": at - 1, "down": at + 1, "j": at + 1, "home": 0, "end": len(order) - 1}[key]
+        focus.selected = order[max(0, min(len(order) - 1, step))]
+        if focus.opened:
+            focus.opened, focus.scroll = focus.selected, 0
+
+    def _leave(self) -> None:
+        if not self._watching.client.welcome.store:
+            self._note("this run is kept nowhere and ends with this command: x cancels it")
+            return
+        raise Left(exits.OK)
+
+    def _label(self, id: str) -> str:
+        return fits(self._view.row(id, 0).label, 40)
+
+    def _cancel(self, id: str) -> None:
+        node = self._view.nodes[id]
+        if node.state in OVER:
+            self._note(f"{self._label(id)} has ended")
+            return
+        left = len(node.children) - node.n_over
+
+        def go(key: str) -> None:
+            if key in ("y", "x", "enter"):
+                self._focus.cancelled.add(id)
+                self._watching.client.begin(wire.Cancel(runs=(id,), reason="a person pressed x"))
+
+        if not left and id != self._watching.run:
+            go("y")
+            return
+        below = f" and {left} below it" if left else ""
+        self._open(f" cancel {self._label(id)}{below}?  y yes  n no", go, style="bold magenta")
+
+    def _retry(self, id: str) -> None:
+        if self._view.nodes[id].state not in FAILED or id == self._watching.run:
+            self._note(f"{self._label(id)} has not failed: only failed sub-agents can be tried again")
+            return
+        self._watching.client.begin(wire.Resume(run=id, task=AGAIN))
+        self._note(f"{self._label(id)} is tried again as a run of its own: retinue ps")
+
+    def _message(self, id: str, *, steer: bool) -> None:
+        if self._view.nodes[id].state in OVER:
+            self._note(f"{self._label(id)} has ended and hears nothing any more")
+            return
+        how = "interrupts it" if steer else "with its next turn"
+
+        def go(text: str) -> None:
+            if text.strip():
+                self._watching.send(id, text.strip(), steer=steer)
+
+        self._open(f" message to {self._label(id)} ({how}; ↵ sends, esc does not)", go, style="cyan", writes=True)
+
+    def _who_asks(self, target: str) -> str:
+        if target in self._view.nodes and self._view.nodes[target].state == "needs_input":
+            return target
+        return next((id for id in self._view.order() if self._view.nodes[id].state == "needs_input"), "")
+
+    def _answer(self, id: str) -> None:
+        if not id:
+            self._note("nobody asks anything")
+            return
+        if not self._can_answer:
+            self._note("questions are not answered from here: retinue approve")
+            return
+        question = next(iter(self._view.nodes[id].questions.values()))
+        columns, _ = size(sys.stderr)
+        asked = wrap(f"{self._label(id)} asks: {line(question.text, 4_000)}", max(20, columns - 4))
+        if len(asked) > QUESTION_LINES:
+            asked = [*asked[: QUESTION_LINES - 1], "… (retinue show has all of it)"]
+        title = "\n".join(f" {'?' if n == 0 else ' '} {piece}" for n, piece in enumerate(asked))
+        if question.kind == "permission":
+            title += "\n   y once  A always in this run  n no  t no, and say why  esc later"
+            self._open(title, lambda key: self._decide(id, question, key), style="bold yellow")
+        else:
+            self._open(
+                title,
+                lambda text: self._watching.answer(id, question=question.id, text=text),
+                style="bold yellow",
+                writes=True,
+            )
+
+    def _decide(self, id: str, question: Question, key: str) -> None:
+        if key in ("y", "A"):
+            self._watching.answer(id, question=question.id, allow=True, always=key == "A")
+        elif key == "n":
+            self._watching.answer(id, question=question.id, allow=False)
+        elif key == "t":
+            self._open(
+                " why not?  ↵ sends, esc does not",
+                lambda text: self._watching.answer(id, question=question.id, allow=False, text=text),
+                style="yellow",
+                writes=True,
+            )
+
+    # prompts
+
+    def _open(self, title: str, go: Callable[[str], None], *, style: str, writes: bool = False) -> None:
+        """Ask the person for one key, or for a line."""
+        self._ask, self._editor = go, Editor() if writes else None
+        self._title = [Text(part, style=style) for part in title.split("\n")]
+
+    def _prompted(self, key: str) -> None:
+        go, editor = self._ask, self._editor
+        assert go is not None
+        if editor is not None and key not in ("enter", "esc", "eof"):
+            editor.press(key)
+            return
+        if editor is None and (key.startswith("paste:") or key in ("up", "down", "left", "right")):
+            return
+        self._ask, self._editor, self._focus.prompt = None, None, ()
+        if key == "esc":
+            return
+        go(editor.text if editor is not None else key)
+
+
+def _typed(editor: Editor, width: int) -> Text:
+    """The line that is being written, with its cursor; of a long one the part around it."""
+    before, after = editor.text[: editor.at], editor.text[editor.at :] + " "
+    room = max(4, width - 5)
+    out = Text(" > ", style="bold")
+    out.append(before[-(room - min(len(after), room // 3)) :])
+    out.append(after[0], style="reverse")
+    out.append(after[1 : room // 3])
+    return out

@@ -1,0 +1,201 @@
+"""The configuration as a value. What each setting means, how it is called on the command line and in the environment, and
+who may set it, stands where it is declared; the page in docs/ and `retinue config` are made from that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
+
+from retinue.config import checks
+from retinue.core.values import Value
+
+Names = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class About:
+    """What is known of a setting. `variable` is that of the environment ("" for none; left out, it follows from the flag
+    or the key). `scope` "user": a project's file may not set it. `joins`: lists of several files are put together, so
+    that no file takes away what another says. `check` returns the value to use, or raises `ValueError`."""
+
+    text: str
+    flag: str = ""
+    variable: str | None = None
+    scope: Literal["any", "user"] = "any"
+    joins: bool = False
+    check: Callable[[Any], Any] | None = None
+    splits: Literal["commas", "paths", "rules"] = "commas"
+
+
+class Models(Value):
+    """Which models are asked."""
+
+    default: Annotated[str, About("the model of agents that name none", flag="--model", check=checks.model)] = ""
+    aliases: Annotated[dict[str, str], About("short names: what each stands for", check=checks.model)] = {}
+    fallbacks: Annotated[
+        dict[str, Names], About("chains: the models that a name stands for, in the order in which they are tried")
+    ] = {}
+    allow: Annotated[dict[str, Names], About("which models of a provider may be used, as patterns")] = {}
+    offered: Annotated[Names, About("models that runs may ask for although no agent has them")] = ()
+    urls: Annotated[dict[str, str], About("addresses of providers, where they differ", check=checks.url)] = {}
+    keys: Annotated[
+        dict[str, str],
+        About("names of the variables that hold a provider's key; never the key itself", check=checks.variable),
+    ] = {}
+    probe: Annotated[bool, About("look for local servers when no provider has a key", variable="RETINUE_PROBE")] = True
+
+
+class Permissions(Value):
+    """Which calls are made, asked about, or denied (docs/permissions.md)."""
+
+    mode: Annotated[str, About("the permission mode", flag="--permission-mode", check=checks.mode)] = "manual"
+    prompts: Annotated[
+        Literal["auto", "terminal", "wait", "none"], About("who answers questions", flag="--permission-prompts")
+    ] = "auto"
+    allow: Annotated[
+        Names, About("rules: calls that are made", flag="--allowed-tools", joins=True, check=checks.rule, splits="rules")
+    ] = ()
+    ask: Annotated[Names, About("rules: calls that are asked about", joins=True, check=checks.rule, splits="rules")] = ()
+    deny: Annotated[
+        Names,
+        About("rules: calls that are denied", flag="--disallowed-tools", joins=True, check=checks.rule, splits="rules"),
+    ] = ()
+    directories: Annotated[
+        Names, About("directories to work in beside the project", flag="--add-dir", splits="paths")
+    ] = ()
+
+
+class Bounds(Value):
+    """What a run may spend, and how many others it may start."""
+
+    max_budget_usd: Annotated[
+        Annotated[float, Meta(ge=0)] | None, About("dollars of a whole tree", flag="--max-budget-usd")
+    ] = None
+    max_tokens: Annotated[
+        Annotated[int, Meta(ge=0, le=1 << 53)] | None, About("tokens of a whole tree", flag="--max-tokens")
+    ] = None
+    max_turns: Annotated[
+        Annotated[int, Meta(ge=1, le=1_000_000)] | None, About("turns of a run", flag="--max-turns")
+    ] = None
+    timeout: Annotated[
+        float | str | None, About("seconds of a run, or 45s, 10m, 1h30m", flag="--timeout", check=checks.duration)
+    ] = None
+    depth: Annotated[Annotated[int, Meta(ge=0, le=64)], About("generations below a run")] = 8
+    children: Annotated[Annotated[int, Meta(ge=0, le=1_000_000)], About("open children of a run")] = 10_000
+    total: Annotated[Annotated[int, Meta(ge=0, le=10_000_000)] | None, About("runs of a whole tree")] = None
+    calls_per_turn: Annotated[Annotated[int, Meta(ge=1, le=10_000)], About("calls of one turn")] = 64
+
+
+class Sandbox(Value):
+    """What commands get (docs/sandbox.md)."""
+
+    network: Annotated[bool, About("whether commands reach the network")] = False
+    env: Annotated[Names, About("names of variables that commands get too", check=checks.variable)] = ()
+    unsafe_bare: Annotated[
+        bool, About("run commands without a sandbox where there is none", scope="user", variable="")
+    ] = False
+
+
+class Tools(Value):
+    """Which tools agents have."""
+
+    enabled: Annotated[Names | None, About("only these; left out, all that an agent names")] = None
+    disabled: Annotated[Names, About("never these", joins=True)] = ()
+
+
+class Mcp(Value):
+    """Where servers of tools are configured, beside `mcp_servers` and the project's own files (docs/mcp_client.md)."""
+
+    files: Annotated[Names, About("more files", flag="--mcp-config", splits="paths")] = ()
+    strict: Annotated[bool, About("only these files, nothing of the project", flag="--strict-mcp-config")] = False
+    disabled: Annotated[Names, About("servers that are not started", joins=True)] = ()
+
+
+class Agents(Value):
+    """Which agents there are (docs/library.md)."""
+
+    default: Annotated[str, About("the agent that is run when none is named", flag="--agent")] = ""
+    directories: Annotated[Names, About("more folders of definitions", splits="paths")] = ()
+
+
+class Channel(Value):
+    """Where announcements go (docs/channels.md)."""
+
+    type: Annotated[Literal["console", "file", "webhook"], About("what it is")]
+    path: Annotated[str, About("the file, of lines of JSON")] = ""
+    url: Annotated[str, About("the webhook's address", check=checks.url)] = ""
+    secret_env: Annotated[str, About("the variable that holds the webhook's secret", check=checks.variable)] = ""
+
+
+class Store(Value):
+    """Where runs are kept."""
+
+    path: Annotated[
+        str, About("the store's file; left out, that of the project", flag="--store", scope="user")
+    ] = ""
+
+
+class Output(Value):
+    """How things are shown."""
+
+    color: Annotated[Literal["auto", "always", "never"], About("colours", flag="--color")] = "auto"
+    format: Annotated[
+        Literal["text", "json", "stream-json"], About("what `retinue run` writes to stdout", flag="--output-format")
+    ] = "text"
+    quiet: Annotated[bool, About("nothing on stderr but errors", flag="--quiet")] = False
+
+
+class Host(Value):
+    """The process that keeps runs going in the background."""
+
+    idle_seconds: Annotated[
+        Annotated[float, Meta(ge=0, le=86_400 * 30)],
+        About("how long it stays when nothing is open", variable="RETINUE_IDLE_SECONDS", scope="user"),
+    ] = 30.0
+    start_seconds: Annotated[
+        Annotated[float, Meta(gt=0, le=600)],
+        About("how long its start is waited for", variable="RETINUE_START_SECONDS", scope="user"),
+    ] = 20.0
+
+
+class Configuration(Value):
+    """Everything that can be configured. The families' sections (`profiles`, `families`, and the five documents' own
+    names for them) are in `profiles` and `families`."""
+
+    models: Models = Models()
+    permissions: Permissions = Permissions()
+    limits: Bounds = Bounds()
+    sandbox: Sandbox = Sandbox()
+    tools: Tools = Tools()
+    mcp: Mcp = Mcp()
+    mcp_servers: Annotated[
+        dict[str, dict[str, Any]], About("servers of tools, as Codex writes them", check=checks.server)
+    ] = {}
+    agents: Agents = Agents()
+    channels: dict[str, Channel] = {}
+    store: Store = Store()
+    output: Output = Output()
+    host: Host = Host()
+    profiles: Annotated[Names | None, About("families by their names or their profiles'", flag="--family")] = None
+    families: Annotated[dict[str, dict[str, Any]], About("settings of families (docs/families.md)")] = {}
+
+
+SEEDED = ("profiles", "families")
+"""Settings that have more than one spelling in files: `seeds` reads them."""
+
+
+def explained(kind: type[msgspec.Struct]) -> dict[str, tuple[Any, About | None]]:
+    """The fields of a section with their types and what is known of them."""
+    from typing import get_type_hints
+
+    hints = get_type_hints(kind, include_extras=True)
+    out = {}
+    for name in kind.__struct_fields__:
+        notes = getattr(hints[name], "__metadata__", ())
+        out[name] = (hints[name], next((n for n in notes if isinstance(n, About)), None))
+    return out
