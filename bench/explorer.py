@@ -47,14 +47,11 @@ def generate(root: Path, n: int) -> int:
 async def run(root: Path, dialect: str) -> dict[str, Any]:
     from retinue import Agent, Retinue
     from retinue.models.explorer import ExplorerModel
-    from retinue.tools.builtin.files import Find, List, Read
-    from retinue.tools.builtin.search import Search
 
-    git: list[Any] = []
     agent = Agent(
         "explorer",
         model=ExplorerModel(),
-        tools=[List(), Search(), Find(), Read(), *git],
+        tools=["list", "search", "find", "read", "git"],
         families=[dialect] if dialect else [],
     )
     async with Retinue() as retinue:

@@ -16,7 +16,7 @@ from retinue.models.explorer import ExplorerModel
 from retinue.testing import Scripted
 from retinue.tools.families.profiles import family
 from tests.explorer.oracle import wrong_places
-from tests.explorer.world import DIALECTS, TREES, copied, explore, explorer, looking
+from tests.explorer.world import DIALECTS, LOOKING, TREES, copied, explore, explorer
 
 FOOTER = "offline planner (no LLM)"
 TASKS = ("map this repository", "where are retries handled?", "review my changes", "compare `src` and `tests`")
@@ -88,7 +88,7 @@ def test_no_tools_to_look_with_is_said(dialect: str, tmp_path: Path) -> None:
     "left", [("read",), ("search", "read"), ("list",), ("list", "read"), ("git",), ("find", "read")]
 )
 def test_with_some_of_the_tools_it_does_what_it_can(left: tuple[str, ...]) -> None:
-    tools = [t for t in looking() if t.schema.name in left]
+    tools = [t for t in LOOKING if t in left]
     outcome = asyncio.run(explore(TREES / "python", "map this repository", tools=tools))
     assert outcome.state == "completed" and FOOTER in outcome.text
     assert wrong_places(TREES / "python", outcome.text) == []
@@ -211,7 +211,7 @@ def test_a_lead_that_may_start_nobody_does_it_all_by_itself() -> None:
 def test_a_result_that_must_have_a_shape_ends_in_an_error_with_the_report() -> None:
     async def story() -> Any:
         async with Retinue() as retinue:
-            agent = Agent("typed", model=ExplorerModel(), tools=looking(), output=dict[str, int])
+            agent = Agent("typed", model=ExplorerModel(), tools=LOOKING, output=dict[str, int])
             return await retinue.run(agent, "map this repository", cwd=str(TREES / "go"))
 
     outcome = asyncio.run(story())
@@ -221,7 +221,7 @@ def test_a_result_that_must_have_a_shape_ends_in_an_error_with_the_report() -> N
 def test_a_result_that_may_be_a_text_is_handed_in() -> None:
     async def story() -> Any:
         async with Retinue() as retinue:
-            agent = Agent("texts", model=ExplorerModel(), tools=looking(), output=str)
+            agent = Agent("texts", model=ExplorerModel(), tools=LOOKING, output=str)
             return await retinue.run(agent, "map this repository", cwd=str(TREES / "go"))
 
     outcome = asyncio.run(story())
@@ -263,7 +263,7 @@ def test_an_llm_lead_can_hand_parts_to_explorers() -> None:
             [call("spawn_agents", tasks=[{"task": order, "model": "offline/explorer"}]), "Thanks."], name="lead"
         )
         async with Retinue(agents=[Agent("other", model=ExplorerModel())]) as retinue:
-            agent = Agent("lead", model=lead, tools=looking(), families=[family("fanout")])
+            agent = Agent("lead", model=lead, tools=LOOKING, families=[family("fanout")])
             return (await retinue.run(agent, "Go.", cwd=str(TREES / "go"))).text
 
     assert asyncio.run(story()) == "Thanks."

@@ -2,48 +2,28 @@
 
 from __future__ import annotations
 
-import asyncio
 import shutil
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from retinue import Agent, Caller, Outcome, Retinue, tool
+from retinue import Agent, Outcome, Retinue
 from retinue.models.explorer import ExplorerModel
-from retinue.tools.builtin.files import Find, List, Read
-from retinue.tools.builtin.search import Search
 from retinue.tools.families.profiles import family
 
 TREES = Path(__file__).parent / "trees"
 DIALECTS = ("agent", "delegate", "fanout", "sessions", "openclaw", "subagent")
 
 
-def git_tool() -> Any:
-    @tool(risk="read", restart="pure")
-    async def git(caller: Caller, args: list[str]) -> str:
-        """Look at the repository."""
-        done = await asyncio.create_subprocess_exec(
-            "git", *args, cwd=caller.root, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
-        )
-        out, _ = await done.communicate()
-        if done.returncode:
-            raise ValueError(out.decode())
-        return out.decode()
-
-    return git
-
-
-def looking() -> list[Any]:
-    """The tools that the explorer looks with."""
-    return [List(), Search(), Find(), Read(), git_tool()]
+LOOKING = ("list", "search", "find", "read", "git")
 
 
 def explorer(dialect: str = "", tools: Sequence[Any] | None = None, model: Any = None, **settings: Any) -> Agent:
     return Agent(
         "explorer",
         model=model or ExplorerModel(),
-        tools=looking() if tools is None else tools,
+        tools=LOOKING if tools is None else tools,
         families=[family(dialect, **settings)] if dialect else [],
     )
 

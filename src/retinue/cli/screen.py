@@ -101,9 +101,9 @@ class Columns:
 
 def columns(width: int) -> Columns:
     if width >= 110:
-        name, word, elapsed, own, tree, cost, extra = 28, 11, 6, 6, 6, 7, 11
+        name, word, elapsed, own, tree, cost, extra = min(36, width // 4), 11, 6, 6, 6, 7, 11
     elif width >= 76:
-        name, word, elapsed, own, tree, cost, extra = 20, 11, 6, 0, 6, 0, 11
+        name, word, elapsed, own, tree, cost, extra = width // 4, 11, 6, 0, 6, 0, 10
     elif width >= 50:
         name, word, elapsed, own, tree, cost, extra = 16, 9, 6, 0, 6, 0, 0
     else:
@@ -136,6 +136,7 @@ class Screen:
         lines += focus.prompt or foot
         for line in lines:
             line.truncate(width, overflow="crop")
+            line.rstrip()
         return lines[-max(1, height - 1) :]
 
     def last(self, now: int, width: int, height: int) -> list[Text]:
@@ -158,7 +159,7 @@ class Screen:
             amounts.append(f"tree {words.count(row.tree_tokens):>6}")
         amounts.append(f"{words.money(row.tree_usd):>6}")
         right = "  ".join(amounts)
-        word = f"{row.glyph} {row.word}"
+        word = f"{row.glyph} {done(row.state)}"
         if row.state in ("waiting", "running") and row.n_children and width >= 60:
             word += f" {row.n_over}/{row.n_children}"
         lead = "▸" if focus.selected == id else " "
@@ -239,14 +240,14 @@ class Screen:
         out.append(label, style="reverse" if chosen else "bold" if row.needs_you else "dim" if row.is_over else "")
         out.append(" " + cut(row.now, c.now) + " ", style=_tone(row))
         out.append(cut(done(row.state), c.word), style=style(row.state))
-        is_idle = row.state == "queued"
+        is_idle = row.state == "queued" and not row.turn
         out.append(" " + ("" if is_idle else words.span(row.elapsed_ms)).rjust(c.elapsed))
         if c.own:
-            out.append(" " + ("" if is_idle else words.count(row.tokens)).rjust(c.own))
+            out.append(" " + (words.count(row.tokens) if row.tokens else "").rjust(c.own))
         if c.tree:
-            out.append(" " + ("" if is_idle else words.count(row.tree_tokens)).rjust(c.tree))
+            out.append(" " + (words.count(row.tree_tokens) if row.tree_tokens else "").rjust(c.tree))
         if c.cost:
-            out.append(" " + ("" if is_idle else words.money(row.tree_usd)).rjust(c.cost))
+            out.append(" " + (words.money(row.tree_usd) if row.tree_tokens else "").rjust(c.cost))
         if c.extra:
             extra, tone = _extra(row)
             out.append(" " + cut(extra, c.extra), style=tone)
@@ -258,7 +259,7 @@ class Screen:
         row = self._row(focus.opened, focus, now)
         turn = f" · turn {turns(row)}" if row.turn else ""
         title = f"── {row.label} {row.short} · {row.word}{turn} · {row.model} "
-        out = [Text(cut(fits(title, width - 1) + "─" * width, width), style="cyan")]
+        out = [Text(set_cell_size(fits(title, width - 1) + "─" * width, width), style="cyan")]
         body: list[Text] = []
         for kind, said in transcript:
             for piece in wrap(said, width - 2):

@@ -26,6 +26,7 @@ from retinue.core.events import (
     Replied,
     Submitted,
     ToolReturned,
+    Woke,
 )
 from retinue.core.orders import Spec
 from retinue.core.state import Asking, Ended, Question, Queued, Run, Stopping, Thinking, Waiting, Working, is_seated
@@ -254,6 +255,8 @@ class View:
                 node.is_cancelling = True
             case Recovered():
                 node.writing, node.is_taken_up = "", True
+            case Woke() if node.retry_at is None or entry.at >= node.retry_at:
+                node.trouble, node.retry_at = "", None
             case ChildEnded():
                 child = self.nodes.get(event.child)
                 if child is not None and child.state not in OVER:
@@ -337,12 +340,11 @@ class View:
     def _doing(self, node: Node, now: int) -> str:
         if node.trouble:
             return phrases.waiting_for_provider(node.trouble, node.retry_at, now, node.tries)
+        if node.questions:
+            return "asks its parent: " + next(iter(node.questions.values())).text
         if node.run is not None and isinstance(node.run.state, Waiting):
-            if node.questions:
-                return "asks its parent: " + next(iter(node.questions.values())).text
-            if node.children:
-                return f"{node.n_over} of {len(node.children)} children done"
-            return "waits for a message"
+            n = max(len(node.children), node.run.n_children)
+            return f"{node.n_over} of {n} children done" if n > 1 else "waits for its child" if n else "waits for mail"
         if node.calls:
             first = next(iter(node.calls.values()))
             return f"{first} (+{len(node.calls) - 1} more)" if len(node.calls) > 1 else first
@@ -352,6 +354,8 @@ class View:
             return "taken up after a restart"
         if node.run is None:
             return "queued"
+        if node.tries:
+            return f"asks the provider again (try {node.tries + 1})"
         return f"thinks, after {node.last_call}" if node.last_call else "thinks"
 
 
@@ -368,7 +372,7 @@ def _state(node: Node) -> str:
     if node.questions and node.spec.order.questions != "deny":
         return "needs_input"
     if isinstance(run.state, Asking):
-        return "waiting"
+        return "waiting" if node.questions else "running"
     return phrases.STATES[type(run.state).__name__]
 
 

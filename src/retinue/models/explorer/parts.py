@@ -26,7 +26,7 @@ from retinue.models.explorer.languages import (
 )
 from retinue.models.explorer.manifests import Lines, numbered, readme
 from retinue.models.explorer.records import Findings, Row
-from retinue.models.explorer.words import sentence, some
+from retinue.models.explorer.words import one_line, sentence, some
 
 INLINE_TESTS = r"^[ \t]*#\[cfg\(test\)\]"
 GO_PACKAGE = r"^// Package \w+ "
@@ -129,7 +129,7 @@ def area(book: Book, order: dict[str, Any]) -> Findings:
 
 def missed_rows(missed: Sequence[str]) -> list[Row]:
     """What could not be searched, in one note."""
-    places = list(dict.fromkeys(missed))
+    places = list(dict.fromkeys(m or "." for m in missed))
     return [["note", f"not searched to the end: {some(places, 3)}"]] if places else []
 
 
@@ -324,7 +324,7 @@ def history(book: Book, order: dict[str, Any]) -> Findings:
     if book.pending:
         return Findings("history")
     if got is None or got.error:
-        why = "git is not among the tools" if not book.can("git") else _reason(got.text if got else "")
+        why = "git is not among the tools" if "git" not in book.declared else reason(got.text if got else "")
         return Findings("history", [["note", f"no history: {why}"]], whole=False)
     commits: list[tuple[str, str]] = []
     changed: Counter[str] = Counter()
@@ -348,5 +348,8 @@ def history(book: Book, order: dict[str, Any]) -> Findings:
     return Findings("history", [*rows, *(["churn", p, n] for p, n in most)], whole=True)
 
 
-def _reason(text: str) -> str:
-    return sentence(text.strip().splitlines()[0], 120) if text.strip() else "git did not answer"
+def reason(text: str) -> str:
+    """The line in which git says what is wrong, or else the last one."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    fatal = [line for line in lines if line.startswith(("fatal:", "error:"))]
+    return one_line((fatal or lines)[-1], 120) if lines else "git did not answer"

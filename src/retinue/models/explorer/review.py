@@ -15,9 +15,10 @@ from retinue.models.explorer.delegation import Part, hand_out
 from retinue.models.explorer.diffs import FileDiff, read_diff
 from retinue.models.explorer.intent import revision
 from retinue.models.explorer.manifests import numbered
+from retinue.models.explorer.parts import reason
 from retinue.models.explorer.records import Findings, Row
 from retinue.models.explorer.report import Report, footer, gaps
-from retinue.models.explorer.words import at, cell, one_line, plural, some
+from retinue.models.explorer.words import at, cell, plural, some
 
 SEVERITIES = ("high", "medium", "low")
 SAYS = {
@@ -135,7 +136,7 @@ def _diffs(book: Book, rev: str, paths: Sequence[str]) -> tuple[list[FileDiff], 
 def _nothing(book: Book, rev: str, numstat: Got | None, changed: dict[str, tuple[int, int]] | None) -> Report:
     report = Report()
     if changed is None:
-        why = "git is not among the tools" if numstat is None else f"git said: {one_line(numstat.text, 200)}"
+        why = "git is not among the tools" if numstat is None else f"git said: {reason(numstat.text)}"
         report.section(f"# Review\n\nThere is nothing to review: {why}.\n\nseverity: none\ncomplete: no")
     else:
         what = f"Nothing changed in {rev}." if rev else "Nothing is changed or new against HEAD."

@@ -21,8 +21,8 @@ _PLAIN = re.compile(r"[^\s,\]}#\"'\[{][^,\]}#\n]*")
 
 
 class Spot(NamedTuple):
-    """One key or table header: `at` is where it begins, `start` to `stop` is its value. What is `inline` stands inside of
-    another value."""
+    """One key or table header: `at` is where it begins, `start` to `stop` is its value. What is `inline` stands
+    inside of another value."""
 
     path: Path
     at: int

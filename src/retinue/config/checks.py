@@ -46,7 +46,9 @@ def looks_secret(text: str) -> bool:
 def mode(text: str) -> str:
     found = MODE_WORDS.get(text.lower())
     if found is None:
-        raise ValueError(f"there is no permission mode {shown(text)!r}.{near(text, MODES)} There is: {', '.join(MODES)}")
+        raise ValueError(
+            f"there is no permission mode {shown(text)!r}.{near(text, MODES)} There is: {', '.join(MODES)}"
+        )
     return found
 
 
@@ -54,7 +56,7 @@ def variable(text: str) -> str:
     """The name of an environment variable. Capitals only: most keys would pass as a name otherwise."""
     if not _VARIABLE.fullmatch(text) or looks_secret(text):
         raise ValueError(
-            "this must be the name of an environment variable, in capitals, as in \"WORK_API_KEY\". What stands there "
+            'this must be the name of an environment variable, in capitals, as in "WORK_API_KEY". What stands there '
             "is not shown: if it is a key, keys are never written into files; take it out and put it into the "
             "environment"
         )
@@ -123,12 +125,15 @@ def duration(value: float | str) -> float:
 
 
 def server(entry: dict[str, Any]) -> dict[str, Any]:
-    """One server of tools in Codex's way. Its types are checked by the client; here only that nothing secret is in it."""
+    """One server of tools in Codex's way. The client checks its types; this only that nothing secret stands in it."""
     for field in ("env", "http_headers", "headers"):
         given = entry.get(field)
         for name, value in given.items() if isinstance(given, dict) else ():
-            if isinstance(value, str) and "${" not in value and value and (
-                looks_secret(value) or (_SECRET_NAME.search(name) and len(value) >= 8)
+            if (
+                isinstance(value, str)
+                and "${" not in value
+                and value
+                and (looks_secret(value) or (_SECRET_NAME.search(name) and len(value) >= 8))
             ):
                 raise ValueError(
                     f"{field}.{shown(name)} looks like a secret, and secrets are never written into files: name the "
@@ -136,5 +141,5 @@ def server(entry: dict[str, Any]) -> dict[str, Any]:
                 )
     for text in entry.get("args") or ():
         if isinstance(text, str) and looks_secret(text):
-            raise ValueError("args hold what looks like a key: name the variable that holds it, as in \"${MY_KEY}\"")
+            raise ValueError('args hold what looks like a key: name the variable that holds it, as in "${MY_KEY}"')
     return entry

@@ -1,5 +1,5 @@
-"""The configuration as a value. What each setting means, how it is called on the command line and in the environment, and
-who may set it, stands where it is declared; the page in docs/ and `retinue config` are made from that.
+"""The configuration as a value. What each setting means, what it is called on the command line and in the environment,
+and who may set it, stands where it is declared; the page in docs/ and `retinue config` are made from that.
 """
 
 from __future__ import annotations
@@ -15,12 +15,13 @@ from retinue.config import checks
 from retinue.core.values import Value
 
 Names = tuple[str, ...]
+_NONE: Any = msgspec.field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class About:
-    """What is known of a setting. `variable` is that of the environment ("" for none; left out, it follows from the flag
-    or the key). `scope` "user": a project's file may not set it. `joins`: lists of several files are put together, so
+    """What is known of a setting. `variable` is that of the environment ("" for none; left out, it follows from the
+    flag or the key). `scope` "user": a project's file may not set it. `joins`: lists of several files are put together, so
     that no file takes away what another says. `check` returns the value to use, or raises `ValueError`."""
 
     text: str
@@ -36,17 +37,18 @@ class Models(Value):
     """Which models are asked."""
 
     default: Annotated[str, About("the model of agents that name none", flag="--model", check=checks.model)] = ""
-    aliases: Annotated[dict[str, str], About("short names: what each stands for", check=checks.model)] = {}
+    aliases: Annotated[dict[str, str], About("short names: what each stands for", check=checks.model)] = _NONE
     fallbacks: Annotated[
-        dict[str, Names], About("chains: the models that a name stands for, in the order in which they are tried")
-    ] = {}
-    allow: Annotated[dict[str, Names], About("which models of a provider may be used, as patterns")] = {}
+        dict[str, Names],
+        About("chains: the models that a name stands for, in the order in which they are tried", check=checks.model),
+    ] = _NONE
+    allow: Annotated[dict[str, Names], About("which models of a provider may be used, as patterns")] = _NONE
     offered: Annotated[Names, About("models that runs may ask for although no agent has them")] = ()
-    urls: Annotated[dict[str, str], About("addresses of providers, where they differ", check=checks.url)] = {}
+    urls: Annotated[dict[str, str], About("addresses of providers, where they differ", check=checks.url)] = _NONE
     keys: Annotated[
         dict[str, str],
         About("names of the variables that hold a provider's key; never the key itself", check=checks.variable),
-    ] = {}
+    ] = _NONE
     probe: Annotated[bool, About("look for local servers when no provider has a key", variable="RETINUE_PROBE")] = True
 
 
@@ -58,9 +60,12 @@ class Permissions(Value):
         Literal["auto", "terminal", "wait", "none"], About("who answers questions", flag="--permission-prompts")
     ] = "auto"
     allow: Annotated[
-        Names, About("rules: calls that are made", flag="--allowed-tools", joins=True, check=checks.rule, splits="rules")
+        Names,
+        About("rules: calls that are made", flag="--allowed-tools", joins=True, check=checks.rule, splits="rules"),
     ] = ()
-    ask: Annotated[Names, About("rules: calls that are asked about", joins=True, check=checks.rule, splits="rules")] = ()
+    ask: Annotated[
+        Names, About("rules: calls that are asked about", joins=True, check=checks.rule, splits="rules")
+    ] = ()
     deny: Annotated[
         Names,
         About("rules: calls that are denied", flag="--disallowed-tools", joins=True, check=checks.rule, splits="rules"),
@@ -135,9 +140,7 @@ class Channel(Value):
 class Store(Value):
     """Where runs are kept."""
 
-    path: Annotated[
-        str, About("the store's file; left out, that of the project", flag="--store", scope="user")
-    ] = ""
+    path: Annotated[str, About("the store's file; left out, that of the project", flag="--store", scope="user")] = ""
 
 
 class Output(Value):
@@ -175,14 +178,14 @@ class Configuration(Value):
     mcp: Mcp = Mcp()
     mcp_servers: Annotated[
         dict[str, dict[str, Any]], About("servers of tools, as Codex writes them", check=checks.server)
-    ] = {}
+    ] = _NONE
     agents: Agents = Agents()
-    channels: dict[str, Channel] = {}
+    channels: dict[str, Channel] = _NONE
     store: Store = Store()
     output: Output = Output()
     host: Host = Host()
     profiles: Annotated[Names | None, About("families by their names or their profiles'", flag="--family")] = None
-    families: Annotated[dict[str, dict[str, Any]], About("settings of families (docs/families.md)")] = {}
+    families: Annotated[dict[str, dict[str, Any]], About("settings of families (docs/families.md)")] = _NONE
 
 
 SEEDED = ("profiles", "families")

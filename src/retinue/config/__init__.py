@@ -1,0 +1,45 @@
+"""Configuration: files, the environment and flags become one frozen value, and every value knows where it came from. A
+file is data, never code; all its mistakes are reported at once, each with its line and with what was probably meant.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from retinue.core.values import Value
+
+if TYPE_CHECKING:
+    from retinue.models.catalog import Catalog
+
+
+class Config(Value):
+    """What one file says. `families` are ready to be given to an agent; `value` is a `schema.Configuration`."""
+
+    families: tuple[Any, ...] = ()
+    path: str = ""
+    value: Any = None
+
+
+def environment_secrets() -> dict[str, str]:
+    """The secret values of the environment by their names: what must not be written down anywhere."""
+    from retinue.core.secrets import secrets_of
+
+    return secrets_of(os.environ)
+
+
+def environment_catalog() -> Catalog:
+    """The models that the environment has keys for."""
+    from retinue.models.catalog import Catalog
+
+    return Catalog(os.environ)
+
+
+def read_config(path: str | Path) -> Config:
+    """Read a configuration file; its suffix tells TOML from JSON5. Raises `ConfigError` with everything that is
+    wrong."""
+    from retinue.config.layers import Settings, read_layer
+
+    settings = Settings([read_layer(str(path), "user")]).checked()
+    return Config(families=settings.families, path=str(path), value=settings.value)

@@ -1,0 +1,88 @@
+"""What the configuration says about models, in the form that a catalog takes: an environment with keys and addresses,
+aliases, and what may be used of each provider.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from retinue.config.problems import shown
+from retinue.config.schema import Models
+from retinue.errors import ConfigError
+from retinue.models.providers import LOCAL, PROVIDERS, provider_name
+
+if TYPE_CHECKING:
+    from retinue.models.catalog import Catalog
+
+
+def check_entry(path: tuple[str, ...]) -> str:
+    """The name of an entry as it is used: providers by their own names. `ValueError` for one that means nothing."""
+    section, name = tuple(path[:-1]), path[-1]
+    kind = section[-1] if section[:1] == ("models",) else ""
+    if not name.strip() or not name.isprintable() or len(name) > 200:
+        raise ValueError("a name must be printable, and there must be one")
+    if kind in ("allow", "urls", "keys"):
+        try:
+            provider = provider_name(name)
+        except ConfigError as error:
+            raise ValueError(str(error)) from None
+        if kind == "urls" and (provider == LOCAL or not PROVIDERS[provider].urls):
+            with_address = ", ".join(p.name for p in PROVIDERS.values() if p.urls)
+            raise ValueError(f"the address of {provider} cannot be changed; it can for {with_address}")
+        if kind == "keys" and (provider == LOCAL or not PROVIDERS[provider].keys):
+            raise ValueError(f"{provider} needs no key")
+        return provider
+    if kind in ("aliases", "fallbacks") and (set(name) & set(":|") or name != name.strip()):
+        raise ValueError(f"{shown(name)!r} cannot be a short name: leave out ':', '|' and blanks")
+    return name
+
+
+def model_environment(models: Models, environ: Mapping[str, str]) -> dict[str, str]:
+    """The environment with the keys and addresses that are configured. A variable that is named for a provider counts
+    before its usual ones, if it is set; an address in the environment counts before one in a file."""
+    out = dict(environ)
+    for name, variable in models.keys.items():
+        value = environ.get(variable, "").strip()
+        if value:
+            first, *others = PROVIDERS[name].keys
+            out[first] = value
+            for other in others:
+                out.pop(other, None)
+    for name, url in models.urls.items():
+        variables = PROVIDERS[name].urls
+        if not any(environ.get(v, "").strip() for v in variables):
+            out[variables[0]] = url
+    return out
+
+
+def model_names(models: Models) -> dict[str, str]:
+    """Aliases for a catalog; a chain is an alias too."""
+    return {**models.aliases, **{name: " | ".join(chain) for name, chain in models.fallbacks.items() if chain}}
+
+
+def catalog_of(models: Models, environ: Mapping[str, str]) -> Catalog:
+    """A catalog as it is configured."""
+    from retinue.models.catalog import Catalog
+
+    return Catalog(
+        model_environment(models, environ), aliases=model_names(models), allow=models.allow, offered=models.offered
+    )
+
+
+def resolved(name: str, models: Models) -> str:
+    """What an alias stands for, as far as it is one: to be looked at before a catalog exists."""
+    names, seen = model_names(models), list[str]()
+    while name in names:
+        if name in seen:
+            raise ConfigError(f"the alias {name!r} leads back to itself: {' -> '.join([*seen, name])}")
+        seen.append(name)
+        name = names[name]
+    if "|" in name:
+        parts = [part.strip() for part in name.split("|") if part.strip()]
+        if any(part in seen for part in parts):
+            raise ConfigError(f"the alias {seen[0]!r} leads back to itself: {' -> '.join([*seen, name])}")
+        inner = {k: v for k, v in names.items() if k not in seen}
+        rest = Models(aliases=inner)
+        return " | ".join(resolved(part, rest) for part in parts)
+    return name

@@ -1,0 +1,229 @@
+"""Records what a watcher is told of real runs, on virtual time: `python -m tests.cli.record` writes the fixtures again.
+
+Each line is an item of `retinue.cli.wire` as JSON. Terminal and dashboard are tested on the same files.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from retinue import Agent, Lane, ModelUnavailable, Retinue, Rules, tool
+from retinue.cli import inside, wire
+from retinue.core.orders import Retry
+from retinue.core.values import ModelInfo
+from retinue.testing import MemoryStore, Scripted, VirtualClock, call, run_virtual
+from retinue.tools.builtin.base import Arguments, Builtin
+from tests.api.house import hiring
+
+FOLDER = Path(__file__).parent / "fixtures"
+PRICED = {"price_in": 3_000, "price_out": 15_000}
+
+
+def agent(name: str, script: Any, *, seconds: float = 1.0, price: dict[str, int] | None = None, **fields: Any) -> Agent:
+    info = ModelInfo(name=f"{name}-model", **(PRICED if price is None else price))
+    return Agent(name, model=Scripted(script, info=info, seconds=seconds), **fields)
+
+
+@tool(restart="pure")
+async def look(path: str) -> str:
+    """Look at a file."""
+    await asyncio.sleep(2)
+    return f"{path} has 12 lines"
+
+
+async def follow(retinue: Retinue, run: str, into: list[wire.Item], deltas: bool = True) -> None:
+    async for item in inside.follow(retinue, run, deltas=deltas):
+        into.append(item)
+
+
+async def tree(items: list[wire.Item]) -> None:
+    """A parent, two children in a lane of one, and a grandchild; everything goes well."""
+
+    def script(q: Any) -> Any:
+        return call("look", path="docker.py") if q.turn == 0 else "5 files, 4 key types"
+
+    leaf = agent("reader", script, tools=[look])
+    middle = agent(
+        "areas",
+        lambda q: call("hire", tasks=["read it"]) if q.turn == 0 else "## Areas\n\nAll is clear.",
+        tools=[hiring(leaf, label="reader")],
+        staff=[leaf],
+    )
+    lane = (Lane(name="one", size=1),)
+    lead = agent(
+        "lead",
+        lambda q: call("hire", tasks=["agents", "models"]) if q.turn == 0 else "The map.",
+        tools=[hiring(middle, lanes=lane, max_turns=10)],
+        staff=[middle],
+    )
+    async with Retinue(MemoryStore(), clock=VirtualClock()) as retinue:
+        run = await retinue.spawn(lead, "map this repository")
+        await follow(retinue, run, items)
+
+
+async def failures(items: list[wire.Item]) -> None:
+    """One child fails, one is out of time, one is out of turns, one has no known price and completes."""
+
+    def bad(q: Any) -> Any:
+        task = q.messages[0].text
+        if task == "slow":
+            return call("look", path="a.py")
+        if task == "fails":
+            raise ValueError("cannot read \x1b[31mthat\x1b[0m\nat all")
+        return call("look", path="b.py") if task == "turns" else "fine"
+
+    child = agent("worker", bad, tools=[look], price={})
+    lead = agent(
+        "lead",
+        lambda q: (
+            [
+                call("hire", tasks=["fails", "well"]),
+                call("hire_slow", tasks=["slow"]),
+                call("hire_short", tasks=["turns"]),
+            ]
+            if q.turn == 0
+            else "Two of four."
+        ),
+        tools=[
+            hiring(child),
+            hiring(child, "hire_slow", timeout_ms=5_000),
+            hiring(child, "hire_short", max_turns=2),
+        ],
+        staff=[child],
+    )
+    async with Retinue(MemoryStore(), clock=VirtualClock()) as retinue:
+        run = await retinue.spawn(lead, "try four ways")
+        await follow(retinue, run, items)
+
+
+async def cancel(items: list[wire.Item]) -> None:
+    """A parent of three is cancelled while one of them is done."""
+
+    async def work(q: Any) -> str:
+        await asyncio.sleep(1 if q.messages[0].text == "quick" else 100)
+        return "counted"
+
+    child = agent("worker", work)
+    lead = agent(
+        "lead",
+        lambda q: call("hire", tasks=["quick", "long", "longer"]) if q.turn == 0 else "never",
+        tools=[hiring(child)],
+        staff=[child],
+    )
+    async with Retinue(MemoryStore(), clock=VirtualClock()) as retinue:
+        run = await retinue.spawn(lead, "count")
+        watching = asyncio.create_task(follow(retinue, run, items))
+        await asyncio.sleep(20)
+        await retinue.cancel(run, "a person pressed x")
+        await watching
+
+
+class Note(Arguments):
+    path: str
+
+
+class Scribe(Builtin[Note]):
+    name, description, Args = "scribe", "Write a note.", Note
+    restart, risk, subject = "unsafe", "write", "path"
+
+    async def call(self, caller: Any, args: Note) -> Any:
+        from retinue import Answer
+
+        return Answer(text=f"wrote {args.path}")
+
+
+async def questions(items: list[wire.Item]) -> None:
+    """A child asks for a permission, another asks in words; both are answered."""
+    from retinue.tools.builtin.ask import AskTool
+
+    def work(q: Any) -> Any:
+        if q.turn:
+            return f"told: {q.messages[-1].text}"
+        return call("scribe", path="docs/A.md") if q.messages[0].text == "write" else call("ask", question="Which one?")
+
+    child = agent("config", work, tools=[Scribe(), AskTool()])
+    lead = agent(
+        "lead",
+        lambda q: call("hire", tasks=["write", "choose"]) if q.turn == 0 else "Written.",
+        tools=[hiring(child)],
+        staff=[child],
+    )
+    async with Retinue(MemoryStore(), clock=VirtualClock(), rules=Rules()) as retinue:
+        run = await retinue.spawn(lead, "write it down", questions="ask")
+        watching = asyncio.create_task(follow(retinue, run, items))
+        await asyncio.sleep(30)
+        for question in await retinue.questions(run):
+            if question.kind == "permission":
+                await retinue.decide(question.id, True, by="a person")
+            else:
+                await retinue.answer(question.run, "the second")
+            await asyncio.sleep(5)
+        await watching
+
+
+async def retries(items: list[wire.Item]) -> None:
+    """The provider asks for patience twice, then answers."""
+    tried = [0]
+
+    def work(q: Any) -> Any:
+        tried[0] += 1
+        if tried[0] < 3:
+            raise ModelUnavailable("slow down", kind="rate_limit", after_seconds=12.0)
+        return "at last"
+
+    lead = agent("lead", work)
+    async with Retinue(MemoryStore(), clock=VirtualClock()) as retinue:
+        run = await retinue.spawn(lead, "be patient", retry=Retry(attempts=4))
+        await follow(retinue, run, items)
+
+
+async def restart(items: list[wire.Item]) -> None:
+    """The process goes away in the middle; the next one goes on."""
+    child = agent("worker", lambda q: call("look", path="a.py") if q.turn < 3 else "read it all", tools=[look])
+    lead = agent(
+        "lead",
+        lambda q: call("hire", tasks=["read"]) if q.turn == 0 else "Done after all.",
+        tools=[hiring(child)],
+        staff=[child],
+    )
+    clock, store = VirtualClock(), MemoryStore()
+    async with Retinue(store, clock=clock) as retinue:
+        run = await retinue.spawn(lead, "survive")
+        watching = asyncio.create_task(follow(retinue, run, items))
+        await asyncio.sleep(6)
+        watching.cancel()
+    seen = max(item.seq for item in items if isinstance(item, wire.Stepped))
+    async with Retinue(store.survivor(), clock=clock, agents=[lead]) as retinue:
+        async for item in inside.follow(retinue, run, seen):
+            items.append(item)
+
+
+SCENES: dict[str, Callable[[list[wire.Item]], Awaitable[None]]] = {
+    f.__name__: f for f in (tree, failures, cancel, questions, retries, restart)
+}
+
+
+def record(name: str) -> list[wire.Item]:
+    items: list[wire.Item] = []
+    run_virtual(SCENES[name](items))  # type: ignore[arg-type]
+    return items
+
+
+def load(name: str) -> list[wire.Item]:
+    decode = msgspec.json.Decoder(wire.Item).decode
+    return [decode(line) for line in (FOLDER / f"{name}.jsonl").read_bytes().splitlines()]
+
+
+def main() -> None:
+    for name in SCENES:
+        lines = [msgspec.json.encode(item) for item in record(name)]
+        (FOLDER / f"{name}.jsonl").write_bytes(b"\n".join(lines) + b"\n")
+
+
+if __name__ == "__main__":
+    main()

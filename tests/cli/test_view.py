@@ -1,0 +1,242 @@
+"""The rows of a view, folded from what real runs have told (tests/cli/fixtures, made by tests/cli/record.py)."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from retinue.cli import wire
+from retinue.cli.feed import feed
+from retinue.cli.phrases import line
+from retinue.cli.view import OVER, Row, View, view
+from retinue.core.events import CancelAsked, ChildEnded, Described, Entry, Replied
+from retinue.core.orders import Order, Spec
+from retinue.core.state import NOTHING, Run, Thinking
+from retinue.core.values import Assistant, Call, ModelInfo, Reply, Usage
+from tests.cli.record import SCENES, load, record
+
+START = 1_800_000_000_000
+
+
+def moments(name: str, items: list[wire.Item] | None = None) -> list[tuple[int, list[Row]]]:
+    """The rows after each thing that was told, with its time."""
+    seen, at, out = View(), START, []
+    for item in load(name) if items is None else items:
+        feed(seen, item)
+        at = item.entry.at if isinstance(item, wire.Stepped) else at
+        out.append((at, seen.rows(at)))
+    return out
+
+
+def last(name: str) -> list[Row]:
+    return moments(name)[-1][1]
+
+
+def says(name: str, label: str) -> list[str]:
+    """Everything that rows of a label have said they do, each once."""
+    return list(dict.fromkeys(row.now for _, rows in moments(name) for row in rows if row.label == label))
+
+
+@pytest.mark.parametrize("name", SCENES)
+def test_the_recordings_are_what_the_engine_tells_today(name: str, caplog: pytest.LogCaptureFixture) -> None:
+    today = moments(name, record(name))[-1][1]
+    assert today == last(name), "run `python -m tests.cli.record` and look at what has changed"
+
+
+@pytest.mark.parametrize("name", SCENES)
+def test_a_row_stays_where_it_was_first_seen(name: str) -> None:
+    before: list[str] = []
+    for _, rows in moments(name):
+        ids = [row.id for row in rows]
+        assert [id for id in ids if id in before] == before
+        before = ids
+        for n, row in enumerate(rows):
+            assert not row.parent or row.parent in ids[:n]
+
+
+@pytest.mark.parametrize("name", SCENES)
+def test_amounts_of_a_tree_are_its_own_and_those_of_its_children(name: str) -> None:
+    for _, rows in moments(name):
+        for row in rows:
+            below = [r for r in rows if r.parent == row.id]
+            assert row.tree_tokens == row.tokens + sum(r.tree_tokens for r in below)
+            if row.tree_usd is not None:
+                assert row.tree_usd == pytest.approx((row.usd or 0) + sum(r.tree_usd or 0 for r in below))
+            assert (row.n_children, row.n_over) == (len(below), sum(r.is_over for r in below))
+
+
+@pytest.mark.parametrize("name", SCENES)
+def test_what_is_counted_is_what_is_there_and_everything_ends(name: str) -> None:
+    seen = View()
+    for item in load(name):
+        feed(seen, item)
+        states = [node.state for node in seen.nodes.values()]
+        assert {k: n for k, n in seen.counts.items() if n} == {s: states.count(s) for s in set(states)}
+    assert all(row.is_over and row.state in OVER for row in seen.rows(START))
+
+
+@pytest.mark.parametrize("name", SCENES)
+def test_rows_survive_the_way_through_json(name: str) -> None:
+    rows = last(name)
+    assert msgspec.json.decode(msgspec.json.encode(rows), type=list[Row]) == rows
+
+
+def test_the_fold_in_one_go_is_the_same() -> None:
+    told = [
+        item.spec if isinstance(item, wire.Begun) else item.entry if isinstance(item, wire.Stepped) else item.row.run
+        for item in load("tree")
+        if isinstance(item, (wire.Begun, wire.Stepped, wire.Stood))
+    ]
+    assert [r.state for r in view(told, START)] == [r.state for r in last("tree")] == ["completed"] * 5
+
+
+def test_children_and_grandchildren_have_their_place_and_their_words() -> None:
+    rows = last("tree")
+    assert [(r.depth, r.label, r.is_last) for r in rows] == [
+        (0, "lead", True),
+        (1, "areas", False),
+        (2, "reader", True),
+        (1, "areas", True),
+        (2, "reader", True),
+    ]
+    assert [r.now for r in rows] == ["The map.", "Areas", "5 files, 4 key types", "Areas", "5 files, 4 key types"]
+    assert says("tree", "lead")[:5] == ["queued", "thinks", "hire", "0 of 2 children done", "1 of 2 children done"]
+    assert says("tree", "reader") == [
+        "queued",
+        "thinks",
+        "look",
+        "thinks, after look",
+        "writes: 5 files, 4 key types",
+        "5 files, 4 key types",
+    ]
+    assert "queued (1 of 1 running)" in says("tree", "areas") and "waits for its child" in says("tree", "areas")
+    assert {r.max_turns for r in rows if r.label == "areas"} == {10}
+
+
+def test_failures_are_told_apart_and_have_a_headline() -> None:
+    rows = {r.task: r for r in last("failures")}
+    assert {task: r.state for task, r in rows.items()} == {
+        "try four ways": "completed",
+        "fails": "failed",
+        "well": "completed",
+        "slow": "timed_out",
+        "turns": "incomplete",
+    }
+    assert rows["fails"].error == "ValueError: cannot read that at all"
+    assert (rows["slow"].word, rows["slow"].error) == ("timed out", "timed out after 5.0s")
+    assert rows["turns"].now == "no turns are left" and rows["well"].error == ""
+    assert [rows[t].glyph for t in ("fails", "well", "slow")] == ["✗", "✓", "✗"]
+
+
+def test_a_price_that_nobody_knows_is_not_nothing() -> None:
+    rows = {r.task: r for r in last("failures")}
+    assert rows["well"].tokens > 0 and rows["well"].usd is None and rows["well"].tree_usd is None
+    assert rows["try four ways"].usd and rows["try four ways"].tree_usd is None, "one unknown price is in the sum"
+
+
+def test_a_price_of_nothing_is_told_when_it_is_known() -> None:
+    seen = View()
+    for name in ("known", "unknown", "offline/explorer"):
+        seen.take(Entry(run="", at=START, event=Described(model=ModelInfo(name="known", price_in=0, price_out=0))))
+        seen.take(Spec(id=name, order=Order(agent="a", task="t"), root=name, model=name, created_at=START))
+        thinking = Thinking(attempt=1, purpose="turn", hold=NOTHING, max_output=1)
+        seen.take(Run(id=name, state=thinking, usage=Usage(input=10)))
+    assert [r.usd for r in seen.rows(START)] == [0.0, None, 0.0]
+
+
+def test_a_cancelled_parent_stays_in_front_of_those_that_stop_with_it() -> None:
+    rows = last("cancel")
+    assert [r.state for r in rows] == ["cancelled", "completed", "cancelled", "cancelled"]
+    assert rows[0].now == "a person pressed x"
+    words = [r.word for _, rows in moments("cancel") for r in rows]
+    assert "cancelling" in words
+
+
+def test_who_asks_needs_you_until_it_is_answered() -> None:
+    needing = [(at, [r for r in rows if r.needs_you]) for at, rows in moments("questions")]
+    most = max((rows for _, rows in needing), key=len)
+    assert [(r.word, r.glyph, r.now) for r in most] == [
+        ("needs you", "?", "asks: May scribe be called with docs/A.md?"),
+        ("needs you", "?", "asks: Which one?"),
+    ]
+    assert [[(q.kind, q.tool) for q in r.questions] for r in most] == [
+        [("permission", "scribe")],
+        [("question", "ask")],
+    ]
+    assert all(q.id for r in most for q in r.questions)
+    assert needing[-1][1] == []
+
+
+def test_waiting_for_the_provider_is_told_with_the_seconds_left() -> None:
+    told = says("retries", "lead")
+    assert "waits for the provider: rate limit, 12 s (try 2)" in told
+    assert "asks the provider again (try 3)" in told and told[-1] == "at last"
+    seen = View()
+    for item in load("retries"):
+        feed(seen, item)
+        if isinstance(item, wire.Stepped) and seen.nodes and "waits" in seen.rows(item.entry.at)[0].now:
+            assert "7 s" in seen.rows(item.entry.at + 5_000)[0].now
+            break
+
+
+def test_a_restart_is_seen_and_nothing_is_counted_twice() -> None:
+    rows = last("restart")
+    assert [(r.state, r.turn) for r in rows] == [("completed", 2), ("completed", 4)]
+    assert "taken up after a restart" in says("restart", "worker")
+
+
+def test_silence_is_measured_while_it_works_and_what_is_written_ends_it() -> None:
+    seen = View()
+    seen.take(Spec(id="a", order=Order(agent="a", task="t"), root="a", created_at=START))
+    thinking = Thinking(attempt=1, purpose="turn", hold=NOTHING, max_output=1)
+    seen.take(Run(id="a", state=thinking, started_at=START))
+    assert seen.row("a", START + 240_000).silent_ms == 240_000
+    seen.hear("a", 1, "Now I ", START + 239_000)
+    seen.hear("a", 1, "see", START + 240_000)
+    row = seen.row("a", START + 241_000)
+    assert (row.silent_ms, row.now, row.elapsed_ms) == (1_000, "writes: Now I see", 241_000)
+    seen.hear("a", 2, "again", START + 242_000)
+    assert seen.row("a", START + 242_000).now == "writes: again"
+
+
+def test_what_is_refused_changes_nothing_and_a_child_that_was_not_kept_has_ended() -> None:
+    seen = View()
+    for id, parent in (("a", ""), ("b", "a")):
+        seen.take(Spec(id=id, parent=parent, root="a", order=Order(agent="x", task="t"), depth=len(parent)))
+    seen.take(Entry(run="b", at=1, event=CancelAsked(), stale="it has ended"))
+    assert seen.row("b", 1).state == "queued"
+    seen.take(Entry(run="a", at=1, event=ChildEnded(child="b")))
+    assert seen.row("b", 1).is_over and seen.row("a", 1).n_over == 1
+    seen.take(Entry(run="nobody", at=1, event=CancelAsked()))
+    seen.take(Run(id="nobody", state=Thinking(attempt=1, purpose="turn", hold=NOTHING, max_output=1)))
+    assert list(seen.nodes) == ["a", "b"]
+
+
+def test_several_calls_are_told_by_the_first_and_a_number() -> None:
+    seen = View(lambda call: f"{call.name}!")
+    seen.take(Spec(id="a", order=Order(agent="a", task="t"), root="a"))
+    calls = tuple(Call(id=str(n), name=f"t{n}") for n in range(3))
+    seen.take(Entry(run="a", at=1, event=Replied(attempt=1, reply=Reply(message=Assistant(calls=calls)))))
+    assert seen.row("a", 1).now == "t0! (+2 more)"
+
+
+@pytest.mark.parametrize(
+    ("hostile", "tame"),
+    [
+        ("a\x1b[31mred\x1b[0m\nb", "ared b"),
+        ("\x1b]0;title\x07x", "x"),
+        ("\x9b2Jx", "x"),
+        ("a\u202ereversed\u2066", "areversed"),
+        ("z" + "\u0301" * 40 + "!", "z\u0301\u0301!"),
+        ("tab\tand\rreturn", "tab and return"),
+        ("日本語 👩‍👩‍👧 ok", "日本語 👩‍👩‍👧 ok"),
+        ("\x00\x07\x1b", ""),
+    ],
+)
+def test_nothing_in_a_text_is_obeyed(hostile: str, tame: str) -> None:
+    assert line(hostile) == tame
+    seen = View()
+    seen.take(Spec(id="a", order=Order(agent="a", task=hostile, label=hostile), root="a"))
+    row = seen.row("a", 1)
+    assert row.task == tame and row.label in (tame, "a")
+    assert all(c.isprintable() or c == "\u200d" for c in row.label + row.task + row.now)
