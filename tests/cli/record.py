@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from retinue import Agent, Lane, ModelUnavailable, Retinue, Rules, tool
+from retinue import Agent, Lane, ModelUnavailable, Retinue, tool
 from retinue.cli import inside, wire
 from retinue.core.orders import Retry
 from retinue.core.values import ModelInfo
@@ -27,6 +27,10 @@ PRICED = {"price_in": 3_000, "price_out": 15_000}
 def agent(name: str, script: Any, *, seconds: float = 1.0, price: dict[str, int] | None = None, **fields: Any) -> Agent:
     info = ModelInfo(name=f"{name}-model", **(PRICED if price is None else price))
     return Agent(name, model=Scripted(script, info=info, seconds=seconds), **fields)
+
+
+def opened(store: MemoryStore, clock: VirtualClock | None = None, **options: Any) -> Retinue:
+    return Retinue(store, clock=clock or VirtualClock(), workspace="/", **options)
 
 
 @tool(restart="pure")
@@ -61,7 +65,7 @@ async def tree(items: list[wire.Item]) -> None:
         tools=[hiring(middle, lanes=lane, max_turns=10)],
         staff=[middle],
     )
-    async with Retinue(MemoryStore(), clock=VirtualClock()) as retinue:
+    async with opened(MemoryStore()) as retinue:
         run = await retinue.spawn(lead, "map this repository")
         await follow(retinue, run, items)
 
@@ -96,7 +100,7 @@ async def failures(items: list[wire.Item]) -> None:
         ],
         staff=[child],
     )
-    async with Retinue(MemoryStore(), clock=VirtualClock()) as retinue:
+    async with opened(MemoryStore()) as retinue:
         run = await retinue.spawn(lead, "try four ways")
         await follow(retinue, run, items)
 
@@ -115,7 +119,7 @@ async def cancel(items: list[wire.Item]) -> None:
         tools=[hiring(child)],
         staff=[child],
     )
-    async with Retinue(MemoryStore(), clock=VirtualClock()) as retinue:
+    async with opened(MemoryStore()) as retinue:
         run = await retinue.spawn(lead, "count")
         watching = asyncio.create_task(follow(retinue, run, items))
         await asyncio.sleep(20)
@@ -153,7 +157,7 @@ async def questions(items: list[wire.Item]) -> None:
         tools=[hiring(child)],
         staff=[child],
     )
-    async with Retinue(MemoryStore(), clock=VirtualClock(), rules=Rules()) as retinue:
+    async with opened(MemoryStore()) as retinue:
         run = await retinue.spawn(lead, "write it down", questions="ask")
         watching = asyncio.create_task(follow(retinue, run, items))
         await asyncio.sleep(30)
@@ -177,7 +181,7 @@ async def retries(items: list[wire.Item]) -> None:
         return "at last"
 
     lead = agent("lead", work)
-    async with Retinue(MemoryStore(), clock=VirtualClock()) as retinue:
+    async with opened(MemoryStore()) as retinue:
         run = await retinue.spawn(lead, "be patient", retry=Retry(attempts=4))
         await follow(retinue, run, items)
 
@@ -192,13 +196,13 @@ async def restart(items: list[wire.Item]) -> None:
         staff=[child],
     )
     clock, store = VirtualClock(), MemoryStore()
-    async with Retinue(store, clock=clock) as retinue:
+    async with opened(store, clock) as retinue:
         run = await retinue.spawn(lead, "survive")
         watching = asyncio.create_task(follow(retinue, run, items))
         await asyncio.sleep(6)
         watching.cancel()
     seen = max(item.seq for item in items if isinstance(item, wire.Stepped))
-    async with Retinue(store.survivor(), clock=clock, agents=[lead]) as retinue:
+    async with opened(store.survivor(), clock, agents=[lead]) as retinue:
         async for item in inside.follow(retinue, run, seen):
             items.append(item)
 

@@ -13,9 +13,10 @@ from msgspec.structs import replace
 from retinue import __version__
 from retinue.api import Retinue
 from retinue.cli import inside, wire
+from retinue.cli.mcp_pool import told
 from retinue.cli.plan import Plan
 from retinue.cli.plans import Plans
-from retinue.core.orders import Order
+from retinue.core.policy import narrow
 from retinue.core.state import Ended
 from retinue.core.values import Budget, Capabilities
 from retinue.definitions import Agent
@@ -24,7 +25,6 @@ from retinue.store.base import Row
 
 Tell = Callable[[wire.Item], Awaitable[None]]
 STUCK_SECONDS = 0.5
-_HAS_QUESTIONS = "questions" in Order.__struct_fields__
 
 
 class Desk:
@@ -38,7 +38,7 @@ class Desk:
         retinue = self._retinue
         match want:
             case wire.Start():
-                return {"run": await self._placed(self._start(want))}
+                return await self._start(want)
             case wire.Resume():
                 return {"run": await self._placed(self._resume(want))}
             case wire.Fork():
@@ -55,6 +55,10 @@ class Desk:
                 return await self._answer(want)
             case wire.Questions():
                 return {"questions": msgspec.to_builtins(await retinue.questions(want.run))}
+            case wire.Explain():
+                return {"text": await retinue.explain(want.run, want.tool, want.args)}
+            case wire.Servers():
+                return {"mcp": await self._servers(want)}
             case wire.Wait():
                 ends = await retinue.wait(*want.runs, timeout_seconds=want.timeout_seconds, first=want.first)
                 return {"states": {id: None if end is None else end.state for id, end in ends.items()}}
@@ -78,15 +82,30 @@ class Desk:
                 raise StoreFull(f"{self._retinue.trouble} The run starts when that is possible: `retinue ps`.")
         return await task
 
-    async def _start(self, want: wire.Start) -> str:
-        agent = self._plans.agent(want.plan)
-        return await self._retinue.spawn(agent, want.task, **_options(want.terms, want.plan.agent.name))
+    async def _start(self, want: wire.Start) -> dict[str, Any]:
+        """The new run, the tools that it has, and how its servers are."""
+        agent = await self._plans.agent(want.plan, want.env)
+        options = _options(want.terms, want.plan.lead, agent)
+        run = await self._placed(self._retinue.spawn(agent, want.task, **options))
+        servers = await self._plans.pool.servers(want.plan, {})
+        return {"run": run, "mcp": [told(s) for s in servers.status()] if servers is not None else []}
+
+    async def _servers(self, want: wire.Servers) -> list[dict[str, Any]]:
+        servers = await self._plans.pool.servers(want.plan, want.env)
+        if servers is None:
+            if want.approve:
+                raise NotFound(f"there is no MCP server named {want.approve!r}")
+            return []
+        await servers.refresh()
+        if want.approve:
+            await servers.approve(want.approve, want.tool)
+        return [told(s) for s in servers.status()]
 
     async def _resume(self, want: wire.Resume) -> str:
         row = await inside.row_of(self._retinue, want.run)
         if not isinstance(row.run.state, Ended):
             return want.run
-        agent = self._agent(row, want.plan)
+        agent = await self._agent(row, want.plan)
         options = _again(row, want.terms)
         if want.plan is not None and agent.name != row.spec.order.agent:
             raise Refused(
@@ -97,21 +116,18 @@ class Desk:
 
     async def _fork(self, want: wire.Fork) -> str:
         row = await inside.row_of(self._retinue, want.run)
-        agent = self._agent(row, want.plan)
-        options = _again(row, want.terms)
-        if want.at is not None:
-            return await inside.fork_at(self._retinue, want.run, want.at, want.task, agent, options)
-        return await self._retinue.fork(want.run, want.task, agent=agent, **options)
+        agent = await self._agent(row, want.plan)
+        return await self._retinue.fork(want.run, want.task, agent=agent, at=want.at, **_again(row, want.terms))
 
-    def _agent(self, row: Row, plan: Plan | None) -> Agent:
+    async def _agent(self, row: Row, plan: Plan | None) -> Agent:
         """The agent that goes on: that of a plan, or the run's own, built again from its plan."""
         if plan is not None:
-            return self._plans.agent(plan)
+            return await self._plans.agent(plan)
         name = row.spec.order.agent
-        home = self._plans.recall(name)
-        if home is None:
+        found = await self._plans.recall(name)
+        if found is None:
             raise NotFound(f"the plan of agent {name!r} is not beside the store; start a new run instead")
-        return next((a for a in home.crew() if a.name == name), home)
+        return found
 
     async def _cancel(self, want: wire.Cancel) -> dict[str, str]:
         runs = want.runs or tuple(await self._open_tops())
@@ -152,20 +168,24 @@ class Desk:
         }
 
 
-def _options(terms: wire.Terms, label: str) -> dict[str, Any]:
-    """The options of a run, as the runtime takes them."""
+def _options(terms: wire.Terms, label: str, agent: Agent | None = None) -> dict[str, Any]:
+    """The options of a run, as the runtime takes them. What an agent's file allows itself binds as well: the stricter
+    of the two holds, and of its budget whatever nobody has set otherwise."""
     out: dict[str, Any] = {"label": terms.label or label}
     if terms.cwd:
         out["cwd"] = terms.cwd
     if terms.budget != Budget():
-        out["budget"] = terms.budget
+        own = agent.budget if agent is not None else Budget()
+        set_ = {name: value for name in Budget.__struct_fields__ if (value := getattr(terms.budget, name)) is not None}
+        out["budget"] = replace(own, **set_)
     if terms.timeout_seconds is not None:
         out["timeout_seconds"] = terms.timeout_seconds
     if terms.max_turns is not None:
         out["max_turns"] = terms.max_turns
-    if terms.questions and _HAS_QUESTIONS:
+    if terms.questions:
         out["questions"] = terms.questions
-    access = _access(terms, Capabilities())
+    own_access = agent.options.get("access", Capabilities()) if agent is not None else Capabilities()
+    access = narrow(own_access, _access(terms, Capabilities()))
     if access != Capabilities():
         out["access"] = access
     return out
@@ -193,8 +213,8 @@ def _again(row: Row, terms: wire.Terms) -> dict[str, Any]:
     out = _options(terms, order.label or order.agent)
     out.setdefault("cwd", order.cwd)
     out.setdefault("model", spec.model)
-    if _HAS_QUESTIONS and (questions := getattr(order, "questions", "")):
-        out.setdefault("questions", questions)
+    if order.questions:
+        out.setdefault("questions", order.questions)
     out["access"] = _access(terms, held)
     return out
 

@@ -14,16 +14,19 @@ import socket
 import struct
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from retinue import __version__
 from retinue.api import Retinue
-from retinue.cli import inside, wire
+from retinue.cli import wire
 from retinue.cli.desk import Desk, trouble
 from retinue.cli.lending import OFFLINE, Lender
+from retinue.cli.mcp_pool import McpPool
 from retinue.cli.plans import Plans
+from retinue.definitions import Agent
 from retinue.errors import ConfigError, RetinueError
 
 log = logging.getLogger("retinue.host")
@@ -157,13 +160,29 @@ async def serve(store: str, address: str, idle_seconds: float, environ: dict[str
     """Open the store, listen, and keep going until nothing is left to do or somebody asks to stop."""
     open_agents, models = _left_open(store)
     lender = Lender(environ, models)
-    plans = Plans(store + ".plans", lender)
-    agents = [a for name in open_agents if (a := _recall(plans, name)) is not None]
+    pool = McpPool(Path(store + ".approvals"), lender.environ)
+    plans = Plans(store + ".plans", lender, pool)
+    try:
+        agents = [a for name in open_agents if (a := await _recall(plans, name)) is not None]
+        await _attend(store, address, idle_seconds, lender, plans, list(dict.fromkeys(agents)), models)
+    finally:
+        await pool.close()
+
+
+async def _attend(
+    store: str,
+    address: str,
+    idle_seconds: float,
+    lender: Lender,
+    plans: Plans,
+    agents: list[Agent],
+    models: tuple[str, ...],
+) -> None:
     leave = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, leave.set)
     lender.offered = tuple(name for name in models if _is_found(lender, name))
-    async with Retinue(store, agents=list(dict.fromkeys(agents)), models=lender) as retinue:
+    async with Retinue(store, agents=agents, models=lender) as retinue:
         host = Host(Desk(retinue, plans, leave, store), lender, store)
         server = await _listen(host, address)
         try:
@@ -194,7 +213,7 @@ async def _until_idle(retinue: Retinue, host: Host, leave: asyncio.Event, idle_s
     while not leave.is_set():
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(leave.wait(), beat)
-        if host.n_connected or inside.is_busy(retinue):
+        if host.n_connected or retinue.is_busy:
             last = loop.time()
         elif loop.time() - last >= idle_seconds:
             return
@@ -218,9 +237,9 @@ def _left_open(store: str) -> tuple[list[str], tuple[str, ...]]:
     return list(agents), tuple(dict.fromkeys(row.spec.model for row in rows if ":" in row.spec.model))
 
 
-def _recall(plans: Plans, name: str) -> Any:
+async def _recall(plans: Plans, name: str) -> Any:
     try:
-        return plans.recall(name)
+        return await plans.home(name)
     except ConfigError as error:
         log.warning("the runs of %s cannot go on yet: %s", name, error)
         return None

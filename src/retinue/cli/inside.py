@@ -1,32 +1,20 @@
-"""What a host needs of the runtime beyond its public face: a whole tree as it moves, forks at any message, and whether
-anything is under way. Everything that reaches below `Retinue` is in this file.
+"""What a host needs of the runtime beyond its public face: a whole tree as it moves. Everything that reaches below
+`Retinue` is in this file.
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import Any
 
 from retinue.api import Retinue
 from retinue.cli.place import Place, inherited
 from retinue.cli.wire import Begun, Final, Item, Said, Stepped, Stood
 from retinue.core.events import Requested
-from retinue.core.orders import Base
 from retinue.core.state import Ended
-from retinue.core.text import run_id
-from retinue.core.values import Assistant, Message, Result
-from retinue.definitions import Agent
 from retinue.errors import NotFound
 from retinue.outcomes import state_word
 from retinue.runtime.bus import Delta, Step
 from retinue.store.base import Row
-
-
-def is_busy(retinue: Retinue) -> bool:
-    """Whether a run can go on here, or an announcement is on its way."""
-    roster = retinue._engine.roster
-    on_the_way = any(d.state in ("pending", "sent") for d in roster.deliveries.values())
-    return on_the_way or bool(roster.runs.keys() - set(retinue.dormant))
 
 
 def open_runs(retinue: Retinue) -> list[str]:
@@ -51,31 +39,6 @@ async def final(retinue: Retinue, run: str) -> Final:
     known = retinue._engine.roster.models
     priced = all((info := known.get(row.spec.model)) is None or info.priced for row in rows)
     return Final(rows=tuple(rows), account=await store.account(run), priced=priced, seq=retinue._engine._seq)
-
-
-async def fork_at(retinue: Retinue, run: str, at: int, task: str, agent: Agent, options: dict[str, Any]) -> str:
-    """A fork behind message `at`, or behind the last one before it at which nothing is open."""
-    row = await retinue._row(run)
-    messages = await retinue._store.messages(row.spec.conversation, 0, row.run.length)
-    base = Base(conversation=row.spec.conversation, length=whole_turns(messages, at), start=row.run.start)
-    await retinue._known(agent)
-    order = retinue._crew.order(agent, task, options)
-    id = run_id(retinue._clock.now(), retinue._clock.chance())
-    wanted = Requested(id=id, order=order, base=base, context=row.run.context + row.run.fresh)
-    return await retinue._request(wanted)
-
-
-def whole_turns(messages: list[Message], at: int) -> int:
-    """The most messages, `at` of them at most, that end with no call open."""
-    whole, open_calls = 0, set[str]()
-    for n, message in enumerate(messages[: max(0, at)], 1):
-        if isinstance(message, Assistant):
-            open_calls = {c.id for c in message.calls}
-        elif isinstance(message, Result):
-            open_calls.discard(message.call_id)
-        if not open_calls:
-            whole = n
-    return whole
 
 
 class Follower:

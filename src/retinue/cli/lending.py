@@ -80,6 +80,10 @@ class Lender:
             return local_model(name, name.removeprefix("local/"), self._environ)
         return Lent(name, self.now(name).info, self.now)
 
+    def environ(self) -> Mapping[str, str]:
+        """What commands have brought."""
+        return self._environ
+
     def now(self, name: str) -> Model:
         """The model with the keys of this moment."""
         return self._catalog.find(name)

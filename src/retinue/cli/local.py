@@ -7,6 +7,7 @@ import contextlib
 import socket
 import threading
 from collections.abc import Mapping
+from pathlib import Path
 
 from retinue.api import Retinue
 from retinue.cli import wire
@@ -15,14 +16,15 @@ from retinue.cli.desk import Desk
 from retinue.cli.exits import HostGone
 from retinue.cli.host import Host
 from retinue.cli.lending import Lender
+from retinue.cli.mcp_pool import McpPool
 from retinue.cli.plans import Plans
 
 
 class LocalHost:
     """Runs in a thread and speaks over a pair of sockets, as one in another process would."""
 
-    def __init__(self, env: Mapping[str, str], workspace: str) -> None:
-        self._env, self._workspace = dict(env), workspace
+    def __init__(self, env: Mapping[str, str], workspace: str, pins: Path | None = None) -> None:
+        self._env, self._workspace, self._pins = dict(env), workspace, pins
         self._ours, self._theirs = socket.socketpair()
         self.error: Exception | None = None
         self._thread = threading.Thread(target=self._run, name="retinue host", daemon=True)
@@ -51,7 +53,11 @@ class LocalHost:
 
     async def _serve(self) -> None:
         lender = Lender(self._env)
-        async with Retinue(None, models=lender, workspace=self._workspace) as retinue:
-            host = Host(Desk(retinue, Plans("", lender), asyncio.Event()), lender, "")
-            reader, writer = await asyncio.open_unix_connection(sock=self._theirs, limit=wire.LINE_LIMIT)
-            await host.attend(reader, writer)
+        pool = McpPool(self._pins, lender.environ)
+        try:
+            async with Retinue(None, models=lender, workspace=self._workspace) as retinue:
+                host = Host(Desk(retinue, Plans("", lender, pool), asyncio.Event()), lender, "")
+                reader, writer = await asyncio.open_unix_connection(sock=self._theirs, limit=wire.LINE_LIMIT)
+                await host.attend(reader, writer)
+        finally:
+            await pool.close()

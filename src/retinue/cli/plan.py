@@ -8,55 +8,52 @@ from typing import Any
 import msgspec
 
 from retinue.core.values import Value
+from retinue.library.context import LoadedFile
+from retinue.library.skills import Skill
+from retinue.library.spec import AgentSpec, Source
 
-TOOLS = (
-    "read",
-    "list",
-    "search",
-    "find",
-    "edit",
-    "write",
-    "shell",
-    "shell_output",
-    "shell_stop",
-    "git",
-    "fetch",
-    "think",
-    "tasks",
-    "ask",
-)
 FAMILY = "delegate"
 INSTRUCTIONS = """You work in the directory of a project, for a person who reads your last message and nothing else.
 
 Look before you claim: read files, search, run what you are permitted to run. Name places as path:line. Hand independent
 parts of a task to sub-agents when that saves time or room, and check what they report. When something is refused, do
 not try to get around it: do what you can without it and say what is missing. End with the answer, whole and short."""
+MAIN = AgentSpec(
+    name="main",
+    description="The agent that works when none is named.",
+    instructions=INSTRUCTIONS,
+    source=Source(scope="built-in"),
+)
 
 
-class AgentPlan(Value):
-    """One agent. `tools` are names of built-in tools; `output` is a JSON schema that its results must match."""
+class ServerSource(Value):
+    """MCP servers as one file has them, by name. Variables are not filled in: their values are never written down."""
 
-    name: str = "main"
-    description: str = ""
-    instructions: str = INSTRUCTIONS
-    model: str = ""
-    tools: tuple[str, ...] = TOOLS
-    families: tuple[str, ...] = (FAMILY,)
-    staff: tuple[AgentPlan, ...] = ()
-    output: dict[str, Any] | None = None
-    max_turns: int | None = None
-    timeout_seconds: float | None = None
-    options: dict[str, Any] = msgspec.field(default_factory=dict)
+    file: str = ""
+    dialect: str = "claude"
+    servers: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
 class Plan(Value):
-    """The agent that a run starts with, and what surrounds it: `settings` of its families, `mcp` servers of tools."""
+    """The agent that a run starts with (`lead`), and everybody that it may start.
 
-    version: int = 1
-    agent: AgentPlan = AgentPlan()
-    root: str = ""
-    mcp: dict[str, Any] = msgspec.field(default_factory=dict)
+    `model` is what an agent works with that names none; `models` says what the names in files stand for. `settings` are
+    those of the families. `files` are quoted in the instructions. `variant` tells apart agents whose servers had other
+    tools at another time.
+    """
+
+    version: int = 2
+    lead: str = MAIN.name
+    specs: tuple[AgentSpec, ...] = (MAIN,)
+    model: str = ""
+    models: dict[str, str] = msgspec.field(default_factory=dict)
+    families: tuple[str, ...] = (FAMILY,)
     settings: dict[str, dict[str, Any]] = msgspec.field(default_factory=dict)
+    files: tuple[LoadedFile, ...] = ()
+    skills: tuple[Skill, ...] = ()
+    servers: tuple[ServerSource, ...] = ()
+    root: str = ""
+    variant: str = ""
 
     @property
     def stamp(self) -> str:
@@ -66,4 +63,4 @@ class Plan(Value):
     @property
     def agent_name(self) -> str:
         """The name under which its agent is known in a store, where another plan may have one of the same name."""
-        return f"{self.agent.name}-{self.stamp}"
+        return f"{self.lead}-{self.stamp}"

@@ -4,90 +4,154 @@ takes the store over can build the same agents again.
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Iterator
+import re
+from collections.abc import Mapping
+from dataclasses import replace as changed
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from retinue.cli.lending import Lender
+from retinue.cli.mcp_pool import McpPool
 from retinue.cli.places import private_directory, write_private
-from retinue.cli.plan import AgentPlan, Plan
+from retinue.cli.plan import Plan
+from retinue.core.orders import Loaded
 from retinue.definitions import Agent
 from retinue.errors import ConfigError
+from retinue.library.spec import AgentSpec, Library
+from retinue.library.staff import StaffArgs, StaffTool
+from retinue.library.translate import to_agents
+from retinue.tools.base import Caller, Returned
 from retinue.tools.families.profiles import family
+
+_STAMP = re.compile(r"-([0-9a-f]{8})(?=\.|$)")
+
+
+class Staff(StaffTool):
+    """Agents by the names that their files give them, started by those that they have in the store."""
+
+    def __init__(self, staff: Mapping[str, AgentSpec], stamp: str) -> None:
+        super().__init__(staff)
+        self._stamp = stamp
+
+    async def call(self, caller: Caller, args: StaffArgs) -> Returned:
+        spec = self.staff.get(args.name)
+        if spec is None or not args.task.strip():
+            return await super().call(caller, args)
+        name = f"{args.name}-{self._stamp}"
+        if not spec.background:
+            return caller.spawn(name, args.task, label=args.name)
+        told = f"{args.name} works in the background as run {caller.child_id()}; you will be told when it has ended."
+        return caller.spawn(name, args.task, label=args.name, answer=told, join="none")
 
 
 class Plans:
     """The agents of a host. `folder` is where plans are kept; "" keeps them in memory."""
 
-    def __init__(self, folder: str, models: Lender) -> None:
+    def __init__(self, folder: str, models: Lender, pool: McpPool | None = None) -> None:
         self._folder, self._models = folder, models
+        self.pool = pool or McpPool(None)
         self._agents: dict[str, Agent] = {}
 
-    def agent(self, plan: Plan) -> Agent:
-        """The agent of a plan. The same plan gives the same agent."""
-        name = plan.agent_name
-        if name not in self._agents:
-            made = self._build(plan.agent, plan, name)
-            self._keep(plan)
-            self._agents[name] = made
-        return self._agents[name]
+    async def agent(self, plan: Plan, env: Mapping[str, str] | None = None) -> Agent:
+        """The agent of a plan. The same plan gives the same agent, unless its servers offer something else by now.
+        `env` are the values of the variables that the servers name."""
+        tools = await self.pool.tools(plan, env or {})
+        plan = replace(plan, variant=_digest(tools)) if tools else plan
+        return self._made(plan, tools)
 
-    def recall(self, agent_name: str) -> Agent | None:
+    async def home(self, agent_name: str) -> Agent | None:
+        """The lead of the plan to which an agent belongs whose run is on record; None when its plan is not here."""
+        stamps = _STAMP.findall(agent_name)
+        if not stamps:
+            return None
+        if stamps[-1] in self._agents:
+            return self._agents[stamps[-1]]
+        plan = self._read(stamps[-1])
+        return None if plan is None else self._made(plan, await self.pool.tools(plan, {}))
+
+    async def recall(self, agent_name: str) -> Agent | None:
         """The agent whose run, or whose helper's run, is on record; None when its plan is not here."""
-        for name in _homes(agent_name):
-            if name in self._agents:
-                return self._agents[name]
-            plan = self._read(name)
-            if plan is not None:
-                return self.agent(plan)
-        return None
+        lead = await self.home(agent_name)
+        return None if lead is None else next((a for a in lead.crew() if a.name == agent_name), lead)
 
-    def _build(self, agent: AgentPlan, plan: Plan, name: str) -> Agent:
-        return Agent(
-            name,
-            agent.instructions,
-            model=self._model(agent.model),
-            tools=agent.tools,
-            families=tuple(family(f, **plan.settings.get(f, {})) for f in agent.families),
-            staff=[self._build(member, plan, f"{member.name}-{plan.stamp}") for member in agent.staff],
-            output=agent.output,
-            max_turns=agent.max_turns,
-            timeout_seconds=agent.timeout_seconds,
-            options=agent.options,
+    def _made(self, plan: Plan, tools: Mapping[str, Any]) -> Agent:
+        if plan.stamp not in self._agents:
+            made = self._build(plan, tools)
+            self._keep(plan)
+            self._agents[plan.stamp] = made
+        return self._agents[plan.stamp]
+
+    def _build(self, plan: Plan, tools: Mapping[str, Any]) -> Agent:
+        """The lead of a plan with its staff. In the store each has the plan's stamp behind its name."""
+        library = Library(agents={spec.name: spec for spec in plan.specs})
+        found = to_agents(
+            library,
+            default_model=self._model(plan.model),
+            families=tuple(family(f, **plan.settings.get(f, {})) for f in plan.families),
+            lead=plan.lead,
+            models=lambda name: self._model(plan.models[name]) if plan.models.get(name) else None,
+            tools=tools,
+            skills={skill.name: skill for skill in plan.skills},
+            files=plan.files,
         )
+        loaded = tuple(
+            Loaded(path=f.path, sha256=f.sha256, bytes=f.bytes, tokens=f.tokens_estimate) for f in plan.files if f.text
+        )
+        staffs: dict[str, list[Agent]] = {name: [] for name in found}
+        named = {
+            name: changed(
+                agent,
+                name=f"{name}-{plan.stamp}",
+                staff=staffs[name],
+                tools=[Staff(t.staff, plan.stamp) if isinstance(t, StaffTool) else t for t in agent.tools],
+                options={**agent.options, "loaded": loaded} if loaded else agent.options,
+            )
+            for name, agent in found.items()
+        }
+        for name, agent in found.items():
+            staffs[name].extend(named[other.name] for other in agent.staff)
+        return named[plan.lead]
 
     def _model(self, name: str) -> Any:
         """Names with a colon are looked up by the runtime itself; of the others it wants to see the model."""
         return name if not name or ":" in name else self._models.find(name)
 
     def _keep(self, plan: Plan) -> None:
-        if self._folder:
-            private_directory(self._folder)
-            path = self._path(plan.agent_name)
-            if not os.path.exists(path):
-                write_private(path, msgspec.json.encode(plan).decode())
+        if not self._folder:
+            return
+        private_directory(self._folder)
+        path, text = self._path(plan.stamp), msgspec.json.encode(plan).decode()
+        with contextlib.suppress(OSError, UnicodeDecodeError), open(path, encoding="utf-8") as file:
+            if file.read() == text:
+                return
+        write_private(path, text)
 
-    def _read(self, name: str) -> Plan | None:
+    def _read(self, stamp: str) -> Plan | None:
         if not self._folder:
             return None
+        path = self._path(stamp)
         try:
-            with open(self._path(name), "rb") as file:
+            with open(path, "rb") as file:
                 plan = msgspec.json.decode(file.read(), type=Plan)
         except FileNotFoundError:
             return None
-        except (OSError, msgspec.MsgspecError) as error:
-            raise ConfigError(f"{self._path(name)} cannot be read ({error}). Its runs stay as they are.") from None
-        return plan if plan.agent_name == name else None
+        except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
+            raise ConfigError(
+                f"the plan {path} cannot be read ({error}). Its runs stay as they are: put the file back, or start anew."
+            ) from None
+        if plan.stamp != stamp:
+            raise ConfigError(f"the plan {path} was changed by hand. Its runs stay as they are: put it back.")
+        return plan
 
-    def _path(self, name: str) -> str:
-        return os.path.join(self._folder, f"{name.replace(os.sep, '_')}.json")
+    def _path(self, stamp: str) -> str:
+        return os.path.join(self._folder, f"{stamp}.json")
 
 
-def _homes(agent_name: str) -> Iterator[str]:
-    """The name itself, then without the families behind it: a helper is built by the plan of its agent."""
-    yield agent_name
-    while "." in agent_name:
-        agent_name = agent_name.rpartition(".")[0]
-        yield agent_name
+def _digest(tools: Mapping[str, Any]) -> str:
+    import hashlib
+
+    return hashlib.sha256(msgspec.json.encode([tools[name].schema for name in sorted(tools)])).hexdigest()[:8]

@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from retinue import __version__
@@ -43,7 +44,8 @@ def line_to(door: Door, wish: Wish | None = None) -> Iterator[Client]:
     if wish is not None and wish.is_memory:
         from retinue.cli.local import LocalHost
 
-        with LocalHost(env, door.places.cwd) as client:
+        approvals = Path(door.places.store + ".approvals")
+        with LocalHost(env, door.places.cwd, approvals if approvals.exists() else None) as client:
             yield client
         return
     with reach(door.prepare(), env) as client:

@@ -7,46 +7,76 @@ from typing import TYPE_CHECKING
 
 from retinue.cli.door import Door
 from retinue.cli.places import config_home
-from retinue.cli.plan import TOOLS, AgentPlan
+from retinue.cli.plan import MAIN
+from retinue.cli.trusting import is_trusted
 from retinue.errors import ConfigError, NotFound
 
 if TYPE_CHECKING:
+    from retinue.library.skills import Skill
     from retinue.library.spec import AgentSpec, Library
 
 
-def library(door: Door) -> Library:
-    """The agents that can be found from where the command was given."""
+def library(door: Door, agents: str = "", *, trusted: bool | None = None) -> Library:
+    """The agents that can be found from where the command was given; `agents` is what --agents was told."""
     from retinue.library.find import find_agents
 
     config = os.path.dirname(config_home(door.environ))
     home = door.environ.get("HOME") or None
     codex = door.environ.get("CODEX_HOME") or None
-    return find_agents(door.places.cwd, home, door.places.root, config_home=config, codex_home=codex)
-
-
-def named_agent(door: Door, name: str) -> AgentPlan:
-    """The plan of an agent that a file defines."""
-    found = library(door)
-    spec = found.agents.get(name)
-    if spec is None:
-        broken = [s for s in found.broken if s.name == name]
-        if broken:
-            raise ConfigError(f"agent {name!r} cannot be used: {broken[0].complaints[0]}")
-        raise NotFound(f"there is no agent {name!r} here. `retinue agents list` shows those that there are.")
-    return plan_of(spec)
-
-
-def plan_of(spec: AgentSpec) -> AgentPlan:
-    """A definition as a plan. What a file leaves open is as for any other agent."""
-    names = TOOLS if spec.tools is None else tuple(t for t in spec.tools if t != "agent")
-    return AgentPlan(
-        name=spec.name,
-        description=spec.description,
-        instructions=spec.instructions or AgentPlan().instructions,
-        model=spec.model or "",
-        tools=tuple(t for t in names if t not in spec.deny),
-        families=() if spec.tools is not None and not spec.spawns else AgentPlan().families,
-        output=spec.output_schema,
-        max_turns=spec.max_turns,
-        timeout_seconds=spec.timeout,
+    found = find_agents(
+        door.places.cwd,
+        home,
+        door.places.root,
+        [_path(door, agents)] if agents else (),
+        is_trusted(door.places.root, door.environ) if trusted is None else trusted,
+        builtin=(MAIN,),
+        config_home=config,
+        codex_home=codex,
     )
+    wrong = [c for s in found.broken if s.source.scope == "command" for c in s.complaints if c.severity == "error"]
+    wrong += [c for c in found.complaints if c.severity == "error" and agents and c.path in (agents[:200], "--agents")]
+    if wrong:
+        where = "" if "--agents" in wrong[0].path else "--agents: "
+        raise ConfigError(f"{where}{wrong[0]}")
+    return found
+
+
+def _path(door: Door, agents: str) -> str:
+    is_json = agents.lstrip().startswith("{")
+    return agents if is_json else os.path.join(door.places.cwd, os.path.expanduser(agents))
+
+
+def lead_of(found: Library, name: str) -> AgentSpec:
+    """The agent that was asked for by its name; the built-in one when none was, whatever a file calls itself."""
+    if not name:
+        return MAIN
+    spec = found.agents.get(name)
+    if spec is not None and not spec.disabled:
+        return spec
+    broken = next((s for s in found.broken if s.name == name), None)
+    if broken is not None:
+        why = next((c for c in broken.complaints if c.severity == "error"), broken.complaints[0])
+        raise ConfigError(f"agent {name!r} cannot be used: {why}")
+    if spec is not None:
+        raise ConfigError(f"agent {name!r} is disabled by its file, {spec.source.path}")
+    from retinue.library.spec import did_you_mean
+
+    hint = did_you_mean(name, found.agents)
+    raise NotFound(f"there is no agent {name!r} here{'; ' + hint if hint else '.'} `retinue agents list` shows them.")
+
+
+def staff_of(found: Library, lead: AgentSpec, *, trusted: bool) -> dict[str, AgentSpec]:
+    """Whom the lead may meet: all agents, but for those of a project that nobody has trusted."""
+    out = {lead.name: lead}
+    for name, spec in found.agents.items():
+        is_known = trusted or spec.source.scope != "project"
+        if is_known and not spec.disabled and spec.source.scope != "built-in" and name != MAIN.name:
+            out.setdefault(name, spec)
+    return out
+
+
+def skills(door: Door, *, trusted: bool) -> dict[str, Skill]:
+    from retinue.library.skills import find_skills
+
+    home = door.environ.get("HOME") or None
+    return find_skills(door.places.cwd, home, door.places.root, trusted).skills

@@ -92,7 +92,6 @@ class Node:
     trouble: str = ""
     retry_at: int | None = None
     tries: int = 0
-    n_replies: int = 0
     last_at: int = 0
     started_at: int | None = None
     is_cancelling: bool = False
@@ -188,7 +187,7 @@ class View:
             task=phrases.line(spec.order.task, 400),
             started_at=began or None,
             elapsed_ms=max(0, last - began) if began and not (state == "queued" and node.started_at is None) else 0,
-            turn=max(node.n_replies, run.turn if run is not None else 0),
+            turn=run.turn if run is not None else 0,
             max_turns=spec.order.max_turns,
             context=run.context + run.fresh if run is not None else 0,
             window=info.window if info is not None else 0,
@@ -231,7 +230,6 @@ class View:
         match event:
             case Replied():
                 node.calls = {i: self._describe(call) for i, call in enumerate(event.reply.message.calls)}
-                node.n_replies += 1
                 node.writing, node.trouble, node.retry_at, node.tries = "", "", None, 0
                 node.is_taken_up = False
             case ModelFailed():

@@ -62,9 +62,12 @@ class Want(Value, tag=str.lower, tag_field="do"):
 
 
 class Start(Want):
+    """`env` are the values of the variables that the plan's servers name: used, and never stored."""
+
     plan: Plan
     task: str
     terms: Terms = Terms()
+    env: dict[str, str] = msgspec.field(default_factory=dict)
 
 
 class Resume(Want):
@@ -118,6 +121,23 @@ class Questions(Want):
     run: str = ""
 
 
+class Explain(Want):
+    """Whether a live run may call a tool, and which rule says so."""
+
+    run: str
+    tool: str
+    args: str = "{}"
+
+
+class Servers(Want):
+    """How the MCP servers of a plan are; `approve` first takes what one of them offers now, or one tool of it."""
+
+    plan: Plan
+    env: dict[str, str] = msgspec.field(default_factory=dict)
+    approve: str = ""
+    tool: str = ""
+
+
 class Wait(Want):
     runs: tuple[str, ...]
     timeout_seconds: float | None = None
@@ -154,6 +174,8 @@ AnyWant = (
     | Cancel
     | Answer
     | Questions
+    | Explain
+    | Servers
     | Wait
     | Forget
     | Redeliver

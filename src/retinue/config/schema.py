@@ -21,8 +21,8 @@ _NONE: Any = msgspec.field(default_factory=dict)
 @dataclass(frozen=True)
 class About:
     """What is known of a setting. `variable` is that of the environment ("" for none; left out, it follows from the
-    flag or the key). `scope` "user": a project's file may not set it. `joins`: lists of several files are put together, so
-    that no file takes away what another says. `check` returns the value to use, or raises `ValueError`."""
+    flag or the key). `scope` "user": a project's file may not set it. `joins`: lists of several files are put together,
+    so that no file takes away what another says. `check` returns the value to use, or raises `ValueError`."""
 
     text: str
     flag: str = ""

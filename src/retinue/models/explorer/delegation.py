@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from retinue.models.explorer.book import Book, Got
@@ -16,6 +16,8 @@ from retinue.models.explorer.records import Findings, decode, dumps
 MARK = "explorer: "
 LOOKING = ("list", "search", "find", "read", "git")
 TOKENS = 4_000_000
+WIDE = 60_000
+"""Bytes that a sub-agent may hand in where a result that is too long can be read in pages."""
 WAIT_SECONDS = 600
 WAVES, WAITS = 4, 6
 FULL = re.compile(r"limit reached|too many active|concurrency", re.IGNORECASE)
@@ -56,6 +58,8 @@ def hand_out(book: Book, parts: Sequence[Part], *, fork: bool = False) -> Answer
         return {}
     for tool, dialect in _DIALECTS:
         if book.can(tool) or book.used(tool):
+            if tool != "sessions_spawn":  # its results come by mail, which is short
+                parts = [replace(p, order={**p.order, "room": WIDE}) for p in parts]
             return dialect(book, parts, fork)
     return {}
 

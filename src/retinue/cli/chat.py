@@ -1,0 +1,278 @@
+"""A conversation with an agent: each message goes on where the last one ended, and what ends in the background is told
+between two of them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from retinue.cli import exits, facts, wire, words
+from retinue.cli.book import Book
+from retinue.cli.client import Client, reach
+from retinue.cli.door import Door, note, out
+from retinue.cli.exits import HostGone
+from retinue.cli.lending import carried
+from retinue.cli.phrases import ending, line
+from retinue.cli.plan import Plan
+from retinue.cli.prompting import Prompt
+from retinue.cli.shelf import Shelf
+from retinue.cli.watching import Left, Signals, Watching
+from retinue.errors import RetinueError
+
+COMMANDS = {
+    "/help": "what can be said here",
+    "/agents": "who works, or has worked, in this conversation",
+    "/show": "[RUN] one run: its tree and its result",
+    "/send": "RUN TEXT a message with its next turn",
+    "/steer": "RUN TEXT a message that interrupts it",
+    "/cancel": "[RUN] end a run and everything below it",
+    "/cost": "what this conversation has cost",
+    "/new": "begin another conversation",
+    "/quit": "leave; what runs in the background goes on",
+}
+WITH_RUN = ("/show", "/send", "/steer", "/cancel")
+LEAVE_SECONDS = 3.0
+
+
+@dataclass
+class Spent:
+    """What the messages of a conversation have cost until now."""
+
+    tokens: int = 0
+    usd: float = 0.0
+    is_known: bool = True
+
+    def add(self, final: wire.Final) -> None:
+        tokens, usd = facts.spent(final)
+        self.tokens += tokens
+        self.usd += usd or 0.0
+        self.is_known = self.is_known and usd is not None
+
+    @property
+    def words(self) -> str:
+        return f"{words.count(self.tokens)} tokens, {words.money(self.usd if self.is_known else None)}"
+
+
+class Chat:
+    """One conversation. `run` is its last run, "" before the first message."""
+
+    def __init__(self, door: Door, plan: Plan, terms: wire.Terms, run: str = "", *, can_answer: bool = False) -> None:
+        self._door, self._plan, self._terms, self.run = door, plan, terms, run
+        self._can_answer = can_answer
+        self._client: Client | None = None
+        self._is_open = False
+        self._after = 0
+        self._background: set[str] = set()
+        self.spent = Spent()
+        self.code = exits.OK
+
+    def close(self) -> None:
+        if self._client is not None:
+            self._client.close()
+
+    @property
+    def client(self) -> Client:
+        if self._client is None:
+            self._client = reach(self._door.prepare(), carried(self._door.environ))
+        return self._client
+
+    def talk(self, prompt: Prompt) -> int:
+        """Until the person leaves; returns the exit code."""
+        pressed = 0.0
+        while True:
+            for text in self.ended():
+                prompt.say(text)
+            try:
+                said = prompt.ask()
+            except KeyboardInterrupt:
+                if time.monotonic() - pressed < LEAVE_SECONDS:
+                    return exits.INTERRUPTED
+                pressed = time.monotonic()
+                prompt.say("Ctrl-C again leaves, and so do Ctrl-D and /quit")
+                continue
+            if said is None or said.strip() in ("/quit", "/exit", "/q"):
+                return self.code
+            try:
+                if said.strip().startswith("/") and said.split()[0] in COMMANDS:
+                    self._command(said.strip(), prompt.say)
+                elif said.strip().startswith("/") and " " not in said.strip() and said.strip().count("/") == 1:
+                    prompt.say(f"there is no command {said.strip()}; /help lists them")
+                elif said.strip():
+                    self.message(said.strip())
+            except Left as left:
+                return left.code
+            except HostGone as error:
+                self._client = None
+                prompt.say(f"retinue: {error} The next message goes on.")
+            except (RetinueError, OSError) as error:
+                self.code = exits.of_error(error)
+                prompt.say(f"retinue: {exits.sentence(error)}")
+
+    # messages
+
+    def message(self, text: str) -> None:
+        """One message, to its end. The answer goes to stdout."""
+        if self.run and self._is_open:
+            self.client.ask(wire.Send(run=self.run, text=text))
+        elif self.run:
+            self.run = self.client.ask(wire.Resume(run=self.run, task=text, terms=self._terms))["run"]
+        else:
+            self.run = self.client.ask(wire.Start(plan=self._plan, task=text, terms=self._terms))["run"]
+        if not self._is_open:
+            self._after = 0
+        self._is_open = True
+        with Signals() as signals:
+            watching = Watching(self.client, self.run, signals, after=self._after)
+            try:
+                final = self._watch(watching)
+            except Left as left:
+                if left.code != exits.OK:
+                    raise
+                self._after = watching.after
+                note(f"run {words.short(self.run)} goes on in the background; the next message is for it")
+                return
+        self._is_open = False
+        self._tell(final, watching.code)
+
+    def _watch(self, watching: Watching) -> wire.Final:
+        from retinue.cli import live, plain
+
+        if self._door.is_quiet:
+            while not isinstance(thing := watching.next(), wire.Final):
+                pass
+            return thing
+        if sys.stderr.isatty():
+            return live.watch(watching, self._door, can_answer=self._can_answer)
+        return plain.watch(watching, self._door, can_answer=self._can_answer)
+
+    def _tell(self, final: wire.Final, code: int | None) -> None:
+        self.spent.add(final)
+        end = facts.ending(final.rows[0])
+        text = end.text if end is not None else ""
+        if end is not None and not text and end.data is not None:
+            text = line(str(facts.plain(end.data)))
+        if text:
+            out(words.safe(text) if sys.stdout.isatty() else text)
+        state, stop = (end.state, end.stop) if end is not None else (facts.word(final.rows[0]), "")
+        if end is not None and state != "completed":
+            note(f"retinue: {words.shown(state)}: {line(end.error or end.stop)}. The conversation goes on from here.")
+        # A person who cancels a turn does not want the chat to have failed.
+        self.code = exits.OK if code is not None else exits.of_outcome(state, stop)
+        self._door.say(facts.footer(final))
+
+    def ended(self) -> list[str]:
+        """What has ended in the background since the last time: a line each."""
+        try:
+            with Shelf(self._door.places) as shelf:
+                now = {run.id for run in shelf.open_runs()}
+            gone = self._background - now - {self.run}
+            self._background = now
+            with contextlib.ExitStack() as stack:
+                book = stack.enter_context(Book(self._door.places)) if gone else None
+                rows = [row for id in gone if book is not None and (row := book.row(id)) is not None]
+        except (RetinueError, OSError):
+            return []
+        lines = []
+        for row in sorted(rows, key=lambda row: row.spec.id):
+            end, state = facts.ending(row), facts.word(row)
+            if end is not None:
+                label = words.agent(row.spec.order.label or row.spec.order.agent)
+                said = line(ending(end, row.run.started_at), 160)
+                word = "done" if state == "completed" else words.shown(state)
+                lines.append(f"{words.glyph(state)} {label} {words.short(row.spec.id)} {word}: {said}")
+        return lines
+
+    # commands
+
+    def _command(self, said: str, say: Callable[[str], None]) -> None:
+        name, _, rest = said.partition(" ")
+        rest = rest.strip()
+        if name == "/help":
+            say("\n".join(f"{command:<9}{about}" for command, about in COMMANDS.items()))
+            say("Enter sends, Alt-Enter begins a new line. Ctrl-C cancels what runs; twice it leaves.")
+        elif name == "/agents":
+            self._agents(say)
+        elif name == "/cost":
+            say(self.spent.words)
+        elif name == "/new":
+            self.run, self._is_open, self._after = "", False, 0
+            say("a new conversation")
+        elif name == "/show":
+            self._show(rest)
+        elif name == "/cancel":
+            states = self.client.ask(wire.Cancel(runs=(self._id(rest),), reason="/cancel"))["states"]
+            say("\n".join(f"{words.short(id)} {words.shown(words.state(state))}" for id, state in states.items()))
+        else:
+            to, _, text = rest.partition(" ")
+            if not to or not text.strip():
+                say(f"write {name} RUN TEXT")
+                return
+            self.client.ask(wire.Send(run=self._id(to), text=text.strip(), steer=name == "/steer"))
+            say(f"sent to {to}")
+
+    def _id(self, address: str) -> str:
+        if not address:
+            if not self.run:
+                raise RetinueError("there is no run yet: say something first")
+            return self.run
+        with Shelf(self._door.places) as shelf:
+            below = [n for n in shelf.below(self._root(shelf)) if address == n.label] if self.run else []
+            return below[-1].id if below else shelf.resolve(address).id
+
+    def _root(self, shelf: Shelf) -> str:
+        found = shelf.line(self.run)
+        return found.root if found is not None else self.run
+
+    def _agents(self, say: Callable[[str], None]) -> None:
+        if not self.run:
+            say("nobody yet")
+            return
+        with Shelf(self._door.places) as shelf:
+            top = shelf.line(self.run)
+            lines = ([top] if top is not None else []) + shelf.below(self._root(shelf))
+        for run in lines:
+            task = words.line(run.task, 60)
+            say(
+                f"{'  ' * run.depth}{words.glyph(run.state)} {words.line(run.label, 40)} {run.short} "
+                f"{words.shown(run.state)}  {words.count(run.tokens)}  {words.money(run.usd)}  {task}"
+            )
+
+    def _show(self, rest: str) -> None:
+        from retinue.cli.group import cli
+
+        where = ["--store", self._door.store] if self._door.store else []
+        where += ["-C", self._door.cwd] if self._door.cwd else []
+        address = self._id(shlex.split(rest)[0] if rest else "")
+        cli.main(args=[*where, "show", address], prog_name="retinue", standalone_mode=False)
+
+    def complete(self, text: str) -> Iterator[tuple[str, str]]:
+        """What can follow: a command, or a run for those that want one."""
+        head, _, rest = text.partition(" ")
+        if "\n" in text or not text.startswith("/"):
+            return
+        if " " not in text:
+            yield from ((name, about) for name, about in COMMANDS.items() if name.startswith(head))
+        elif head in WITH_RUN and " " not in rest:
+            with contextlib.suppress(RetinueError, OSError), Shelf(self._door.places) as shelf:
+                lines = [*(shelf.below(self._root(shelf)) if self.run else ()), *shelf.roots(limit=50)]
+                for run in lines:
+                    if run.short.startswith(rest):
+                        yield run.short, f"{words.shown(run.state)}: {words.line(run.label + ' ' + run.task, 60)}"
+
+    @property
+    def status(self) -> str:
+        """The line below the prompt."""
+        run = f"run {words.short(self.run)} · " if self.run else ""
+        n = len(self._background - {self.run})
+        return f" {run}{self._plan.agent.model or ''} · {self.spent.words}" + (f" · {n} in the background" if n else "")
+
+
+def history_of(door: Door) -> str:
+    """The file that keeps what was said at the prompt."""
+    return os.path.join(os.path.dirname(door.prepare().store), "chat.history")

@@ -1,0 +1,87 @@
+"""`retinue chat`: talk with an agent."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import click
+from msgspec.structs import replace
+
+from retinue import __version__
+from retinue.cli import asking, provider, words
+from retinue.cli.chat import Chat, history_of
+from retinue.cli.door import Door, common, option, pass_door
+from retinue.cli.manners import is_reader, manners
+from retinue.cli.plan import AgentPlan, Plan
+from retinue.cli.prompting import Piped, Plain, Prompt, Rich
+
+
+@click.command("chat")
+@option("-m", "--model", default="", envvar=None, help="PROVIDER:MODEL, or offline/explorer.")
+@option("--agent", default="", metavar="NAME", help="The agent to talk with; see `retinue agents list`.")
+@option("--family", multiple=True, metavar="NAME", help="How it starts sub-agents; `none` for not at all.")
+@option("--permission-mode", default="", metavar="MODE", help="manual, acceptEdits, plan, dontAsk, auto...")
+@option("--max-budget-usd", type=float, metavar="USD", help="What each message may cost.")
+@option("-n", "--name", default="", help="A name for the conversation.")
+@option("-c", "--continue", "go_on", is_flag=True, envvar=None, help="Go on with the latest run.")
+@option("-r", "--resume", default="", metavar="RUN", envvar=None, help="Go on with a run.")
+@option("--color", type=click.Choice(["auto", "always", "never"]), default="auto")
+@option("-q", "--quiet", is_flag=True, help="Nothing on stderr but errors.")
+@common
+@pass_door
+def command(door: Door, /, **told: Any) -> int:
+    """Talk with an agent. Each message goes on where the last one ended.
+
+    /help lists what else can be said. In a pipe, each line is a message, and the answers are on stdout.
+    """
+    door.is_quiet, door.color = told["quiet"], told["color"]
+    is_tty = sys.stdin.isatty() and sys.stderr.isatty()
+    run, agent, why = "", AgentPlan(families=asking.families(told["family"])), ""
+    if told["go_on"] or told["resume"]:
+        run, agent = _earlier(door, told["resume"] or "latest")
+    else:
+        if told["agent"]:
+            from retinue.cli.shelved import named_agent
+
+            agent = named_agent(door, told["agent"])
+        choice = provider.choose(door.environ, flag=told["model"] or "", agent=agent.model)
+        agent, why = replace(agent, model=choice.model), f" ({choice.why})"
+    terms = asking.terms(
+        label=told["name"],
+        cwd=door.places.cwd,
+        budget=asking.budget(told["max_budget_usd"], None),
+        mode=asking.mode(told["permission_mode"]),
+        questions="ask" if is_tty else "deny",
+    )
+    chat = Chat(door, Plan(agent=agent, root=door.places.root), terms, run, can_answer=is_tty)
+    door.say(f"retinue {__version__} · {agent.model}{why}" + (f" · goes on from {words.short(run)}" if run else ""))
+    try:
+        return chat.talk(_prompt(door, chat, is_tty))
+    finally:
+        chat.close()
+
+
+def _earlier(door: Door, address: str) -> tuple[str, AgentPlan]:
+    from retinue.cli.shelf import Shelf
+
+    with Shelf(door.places) as shelf:
+        line = shelf.resolve(address)
+    return line.id, AgentPlan(name=line.agent, model=line.model)
+
+
+def _prompt(door: Door, chat: Chat, is_tty: bool) -> Prompt:
+    if not is_tty:
+        return Piped()
+    if door.environ.get("TERM", "dumb") == "dumb" or is_reader(door.environ):
+        return Plain()
+    color = manners(door.environ, sys.stderr, door.color).color
+    try:
+        made = Rich(history_of(door), chat.complete, lambda: chat.status, color, chat.ended)
+    except ImportError as error:
+        if error.name != "prompt_toolkit":
+            raise
+        door.say("a prompt with history and completion is in the extra `tui`: install retinue[tui]")
+        return Plain()
+    door.say("/help lists commands; Alt-Enter begins a new line; Ctrl-D leaves")
+    return made

@@ -1,0 +1,321 @@
+"""`retinue config`: what is configured, where each value comes from, and changing one."""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from retinue.cli import exits
+from retinue.cli.door import Door, common, note, out, pass_door
+from retinue.cli.running import dump
+from retinue.errors import ConfigError
+
+if TYPE_CHECKING:
+    from retinue.config.layers import Settings
+
+SHOWN_ALWAYS = ("models.default", "permissions.mode")
+
+
+@click.group("config", invoke_without_command=True)
+@click.option("--show-origin", is_flag=True, help="Where each value came from.")
+@click.option("--all", "everything", is_flag=True, help="Also what is as it is built in.")
+@click.option("--json", "as_json", is_flag=True)
+@common
+@click.pass_context
+def command(context: click.Context, show_origin: bool, everything: bool, as_json: bool) -> Any:
+    """Show the configuration and where it comes from; `get`, `set` and `path` are for single values and files."""
+    if context.invoked_subcommand is None:
+        door = context.find_object(Door)
+        assert door is not None
+        return _show(door, show_origin=show_origin, everything=everything, as_json=as_json)
+    return None
+
+
+@command.command("get")
+@click.argument("key")
+@click.option("--json", "as_json", is_flag=True)
+@common
+@pass_door
+def get(door: Door, key: str, as_json: bool) -> int:
+    """Print one value, as in `retinue config get models.default`."""
+    from retinue.cli.settings import load
+    from retinue.config.known import is_mapping
+
+    settings, path = load(door, strict=False), _key(key)
+    setting = _setting(path)
+    hide = _Hider(door)
+    if is_mapping(setting.type) and len(path) == len(setting.key):
+        value: Any = {
+            ".".join(k[len(path) :]): hide.value(k, f.value)
+            for k, f in settings.found.items()
+            if k[: len(path)] == path
+        }
+    elif path in settings.found:
+        value = hide.value(path, settings.found[path].value)
+    elif path == setting.key:
+        value = setting.default
+    else:
+        raise ConfigError(f"{key} is not set. `retinue config` shows what is.")
+    plain = isinstance(value, str) and not as_json
+    out(value if plain else dump(value))
+    return _complain(settings)
+
+
+@command.command("set")
+@click.argument("key")
+@click.argument("value")
+@click.option("--project", is_flag=True, help="In the project's file, not in your own.")
+@common
+@pass_door
+def set_(door: Door, key: str, value: str, project: bool) -> None:
+    """Write one value into your own file, or into the project's. Comments and order stay as they are."""
+    from retinue.cli.settings import NAMES, user_file
+    from retinue.config.edit import set_value
+    from retinue.config.toml_places import dotted
+
+    path = _key(key)
+    setting = _setting(path)
+    if project and setting.about.scope == "user":
+        raise ConfigError(f"{key} may stand in your own file only: leave out --project.")
+    parsed = _value(path, value)
+    if path == ("models", "default"):
+        _check_model(door, str(parsed))
+    file = os.path.join(door.places.root, ".retinue", NAMES[0]) if project else user_file(door.environ)
+    is_new = set_value(file, path, parsed, "project" if project else "user")
+    hidden = _Hider(door).value(path, parsed)
+    note(f"{dotted(path)} = {_toml(hidden)} in {file}" + ("" if is_new else " (as it was)"))
+    if path == ("sandbox", "unsafe_bare") and parsed is True:
+        note("commands may now do everything that you may, where there is no sandbox")
+    _after(door, path, file, is_project=project)
+
+
+@command.command("path")
+@click.option("--json", "as_json", is_flag=True)
+@common
+@pass_door
+def path_(door: Door, as_json: bool) -> None:
+    """Print the files that are looked at, the strongest first, and whether they are used."""
+    from retinue.cli.settings import project_files, standing, user_file
+
+    try:
+        stands = standing(door)
+        trusted, why = stands.trusts, stands.why() or "not trusted"
+    except ConfigError as error:
+        trusted, why = lambda _: False, str(error)
+    files = [(f, "project", "used" if trusted(f) else why) for f in project_files(door.places.root, door.places.cwd)]
+    user = user_file(door.environ)
+    rows = [*reversed(files), (user, "user", "used" if os.path.lexists(user) else "not there")]
+    for file, kind, state in rows:
+        out(dump({"path": file, "kind": kind, "state": state}) if as_json else f"{file}  {kind}  {state}")
+
+
+def _show(door: Door, *, show_origin: bool, everything: bool, as_json: bool) -> int:
+    from retinue.cli.settings import load
+
+    settings = load(door, strict=False)
+    if as_json:
+        out(dump(_as_json(door, settings)))
+        return exits.USAGE if settings.problems else exits.OK
+    for line in _lines(door, settings, show_origin=show_origin, everything=everything or show_origin):
+        out(line)
+    for text in settings.notes:
+        note(f"retinue: {text}")
+    return _complain(settings)
+
+
+def _complain(settings: Settings) -> int:
+    for problem in settings.problems:
+        note(f"retinue: {problem}")
+    return exits.USAGE if settings.problems else exits.OK
+
+
+def _lines(door: Door, settings: Settings, *, show_origin: bool, everything: bool) -> Iterator[str]:
+    from retinue.config.toml_places import dotted
+
+    section: tuple[str, ...] | None = None
+    for key, value, origin in _rows(door, settings):
+        if origin == "default" and not everything and dotted(key) not in SHOWN_ALWAYS:
+            continue
+        head = key[:-1]
+        if head != section:
+            if section is not None:
+                yield ""
+            section = head
+            if head:
+                yield f"[{dotted(head)}]"
+        text = f"{dotted(key[-1:])} = {_toml(value)}" if value is not None else f"# {dotted(key[-1:])} is not set"
+        state = _Hider(door).state(key, value)
+        tail = "  # " + "; ".join(t for t in (state, origin if show_origin else "") if t)
+        yield text + (tail if len(tail) > 4 else "")
+    yield ""
+    yield (
+        "# keys: " + "; ".join(f"{name} is set" for name in _keys(door)) if any(_keys(door)) else "# keys: none is set"
+    )
+
+
+def _rows(door: Door, settings: Settings) -> Iterator[tuple[tuple[str, ...], Any, str]]:
+    """Everything that is set, and every setting that could be, in the order of the schema."""
+    from retinue.config.known import every_setting, is_mapping
+
+    hide = _Hider(door)
+    rest = dict(settings.found)
+    rows: list[tuple[tuple[str, ...], Any, str]] = []
+    for setting in every_setting():
+        size = len(setting.key)
+        for key in list(rest):
+            is_it = len(key) >= size and all(p in ("*", k) for p, k in zip(setting.key, key, strict=False))
+            if is_it and (len(key) == size or is_mapping(setting.type)):
+                found = rest.pop(key)
+                rows.append((key, hide.value(key, found.value), "; ".join(map(str, found.origins))))
+        if "*" not in setting.key and not is_mapping(setting.type) and setting.key not in settings.found:
+            rows.append((setting.key, setting.default, "default"))
+    yield from sorted(rows, key=lambda row: (len(row[0]) > 1, _rank(row[0]), row[0][:-1]))
+
+
+def _rank(key: tuple[str, ...]) -> int:
+    from retinue.config.schema import Configuration
+
+    return Configuration.__struct_fields__.index(key[0])
+
+
+def _as_json(door: Door, settings: Settings) -> dict[str, Any]:
+    from retinue.config.toml_places import dotted
+
+    values = {}
+    for key, value, _ in _rows(door, settings):
+        found = settings.found.get(key)
+        origins = [{"kind": o.kind, "where": o.where, "line": o.line} for o in found.origins] if found else []
+        values[dotted(key)] = {"value": value, "origins": origins or [{"kind": "default", "where": "", "line": 0}]}
+    return {
+        "values": values,
+        "keys": list(_keys(door)),
+        "notes": list(settings.notes),
+        "problems": [
+            {"where": p.where, "line": p.line, "column": p.column, "key": p.key, "message": p.message}
+            for p in settings.problems
+        ],
+    }
+
+
+def _keys(door: Door) -> Iterator[str]:
+    """The names of the variables that hold a key."""
+    from retinue.models.providers import PROVIDERS
+
+    names = dict.fromkeys(key for p in PROVIDERS.values() for key in p.keys)
+    return (name for name in names if door.environ.get(name, "").strip())
+
+
+class _Hider:
+    """Takes out of values what nobody should see on a screen."""
+
+    def __init__(self, door: Door) -> None:
+        from retinue.core.secrets import Redactor
+
+        self._environ, self._redactor = door.environ, Redactor.of_environment(door.environ)
+
+    def value(self, key: tuple[str, ...], value: Any) -> Any:
+        if key[0] == "mcp_servers" and isinstance(value, dict):
+            secret = ("env", "headers", "http_headers")
+            value = {
+                k: dict.fromkeys(v, "(hidden)") if k in secret and isinstance(v, dict) else v for k, v in value.items()
+            }
+        if key[0] == "channels" and key[-1] == "url":
+            value = "/".join(str(value).split("/")[:3]) + "/..."
+        return self._clean(value)
+
+    def _clean(self, value: Any) -> Any:
+        if isinstance(value, str):
+            return self._redactor.clean(value)
+        if isinstance(value, dict):
+            return {k: self._clean(v) for k, v in value.items()}
+        return [self._clean(v) for v in value] if isinstance(value, (list, tuple)) else value
+
+    def state(self, key: tuple[str, ...], value: Any) -> str:
+        """Whether the variable that is named is set."""
+        if key[:2] == ("models", "keys") or key[-1] == "secret_env":
+            return "set" if self._environ.get(str(value), "").strip() else "not set"
+        return ""
+
+
+def _toml(value: Any) -> str:
+    from retinue.config.edit import literal
+
+    return literal(value)
+
+
+def _key(text: str) -> tuple[str, ...]:
+    from retinue.config.toml_places import read_key
+
+    try:
+        return read_key(text)
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
+
+
+def _setting(path: tuple[str, ...]) -> Any:
+    from retinue.config.known import every_setting, setting_of
+    from retinue.config.problems import near
+    from retinue.config.toml_places import dotted
+
+    found = setting_of(path)
+    if found is None:
+        known = [dotted(s.key) for s in every_setting()]
+        hint = near(dotted(path), known)
+        raise ConfigError(f"there is no setting {dotted(path)!r}.{hint} `retinue config --all` lists them.")
+    return found
+
+
+def _value(path: tuple[str, ...], text: str) -> Any:
+    """What was written behind `set`, as the setting's type has it."""
+    from typing import get_args
+
+    from retinue.config.known import bare, check_value, from_text, is_mapping
+    from retinue.config.toml_places import dotted
+
+    setting = _setting(path)
+    kind = setting.type
+    if is_mapping(kind):
+        if len(path) == len(setting.key):
+            raise ConfigError(f"{dotted(path)} holds names: say which, as in {dotted(path)}.NAME")
+        kind = get_args(bare(kind))[1]
+        if len(path) > len(setting.key) + 1 or is_mapping(kind):
+            raise ConfigError(f"{dotted(path)} cannot be set by this command: write it into the file by hand.")
+    try:
+        if text.strip().startswith("["):
+            return check_value(kind, setting.about, tomllib.loads(f"x = {text}")["x"])
+        return from_text(setting, text, kind)
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"{dotted(path)}: {error}") from None
+
+
+def _check_model(door: Door, name: str) -> None:
+    """A name that means nothing is refused; a key that is missing is told."""
+    from retinue.cli import provider
+    from retinue.cli.settings import load
+    from retinue.config.models import model_environment, resolved
+
+    models = load(door, strict=False).value.models
+    try:
+        provider.checked(resolved(name, models), model_environment(models, door.environ))
+    except exits.NoProvider as error:
+        note(f"retinue: {error}")
+
+
+def _after(door: Door, path: tuple[str, ...], file: str, *, is_project: bool) -> None:
+    """What keeps the new value from counting."""
+    from retinue.cli.settings import load, standing
+
+    if is_project:
+        try:
+            if why := standing(door).why():
+                note(f"it does not count yet: {why}")
+        except ConfigError as error:
+            note(f"it does not count yet: {error}")
+        return
+    found = load(door, strict=False).found.get(path)
+    if found is not None and found.origins[-1].where != file:
+        note(f"it does not count here: {found.origins[-1]} says otherwise")

@@ -1,0 +1,43 @@
+"""`retinue top`: watch everything that goes on."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from retinue.cli.completing import run_argument
+from retinue.cli.door import Door, common, pass_door
+from retinue.errors import ConfigError
+
+MISSING = "retinue top needs the extra `tui`: install retinue[tui]. Without it: `retinue ps --watch`, `retinue attach`."
+
+
+@click.command("top")
+@run_argument(default="")
+@common
+@pass_door
+def command(door: Door, run: str) -> None:
+    """Watch everything that goes on in this project; with RUN, that run and what is said in it."""
+    try:
+        from retinue.cli.top import Top
+    except ImportError as error:
+        if (error.name or "").partition(".")[0] == "textual":
+            raise ConfigError(MISSING) from None
+        raise
+    from retinue.cli.board import Board
+    from retinue.cli.lending import carried
+    from retinue.cli.shelf import Shelf
+
+    opened = top = ""
+    if run:
+        with Shelf(door.places) as shelf:
+            found = shelf.resolve(run)
+        opened, top = found.id, found.root
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise ConfigError("retinue top needs a terminal. In a pipe: `retinue ps --tree`, `retinue ps --json`.")
+    board = Board(door.places, carried(door.environ), top)
+    try:
+        Top(board, opened).run()
+    finally:
+        board.close()

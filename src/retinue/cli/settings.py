@@ -1,0 +1,98 @@
+"""The configuration for a command: which files count here, whether they are trusted, and what comes of it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from retinue.cli.door import Door
+from retinue.cli.places import config_home, data_home
+from retinue.errors import ConfigError
+
+if TYPE_CHECKING:
+    from retinue.config.layers import Layer, Settings
+    from retinue.config.trust import Standing, Trust
+
+NAMES = ("config.toml", "config.json5", "config.json")
+
+
+def user_file(environ: Mapping[str, str]) -> str:
+    """The user's file: the first that is there, otherwise where it would be."""
+    return _first(config_home(environ))
+
+
+def project_files(root: str, cwd: str) -> list[str]:
+    """The project's files that are there, that of its root first and the nearest last."""
+    folders, here = [], os.path.realpath(cwd)
+    top = os.path.realpath(root)
+    while True:
+        folders.append(here)
+        if here == top or not here.startswith(top):
+            break
+        here = os.path.dirname(here)
+    found = (_first(os.path.join(folder, ".retinue")) for folder in reversed(folders))
+    return [file for file in found if os.path.lexists(file)]
+
+
+def _first(folder: str) -> str:
+    there = (os.path.join(folder, name) for name in NAMES)
+    return next((path for path in there if os.path.lexists(path)), os.path.join(folder, NAMES[0]))
+
+
+def trust_file(environ: Mapping[str, str]) -> str:
+    return os.path.join(data_home(environ), "trust.json")
+
+
+def trust(door: Door) -> Trust:
+    from retinue.config.trust import Trust
+
+    return Trust(trust_file(door.environ))
+
+
+def standing(door: Door) -> Standing:
+    """How it stands with the trust in this project, seen from where the command was given. Raises `ConfigError` when
+    the file that says so cannot be used."""
+    return trust(door).standing(door.places.root, door.places.cwd)
+
+
+def is_trusted(door: Door) -> bool:
+    """Whether the project's own files may take effect; False also when nobody can say."""
+    try:
+        return standing(door).is_trusted
+    except ConfigError:
+        return False
+
+
+def load(door: Door, *, strict: bool = True, flags: Mapping[str, Any] | None = None) -> Settings:
+    """The effective configuration. With `strict` every mistake of every place is raised at once, as `ConfigProblems`;
+    without, they are in `problems`. What is not used because it is not trusted is told in `notes`."""
+    from retinue.config.layers import Settings, read_environment, read_flags, read_layer
+
+    layers: list[Layer] = []
+    user = user_file(door.environ)
+    if os.path.lexists(user):
+        layers.append(read_layer(user, "user"))
+    ours, notes = _of_project(door)
+    layers += ours
+    layers += [read_environment(door.environ), read_flags(flags or {})]
+    settings = Settings(layers, notes)
+    return settings.checked() if strict else settings
+
+
+def _of_project(door: Door) -> tuple[list[Layer], list[str]]:
+    from retinue.config.layers import read_layer
+
+    try:
+        stands = standing(door)
+    except ConfigError as error:
+        return [], [str(error)]
+    layers, notes = [], [stands.why()] if stands.why() else []
+    for file in project_files(door.places.root, door.places.cwd):
+        data = stands.read(file)
+        if data is not None:
+            layers.append(read_layer(file, "project", data))
+        elif stands.is_trusted:
+            reason = stands.refused.get(os.path.relpath(file, stands.root), "it was changed just now")
+            notes.append(f"{file} is not used: {reason}")
+    return layers, notes
