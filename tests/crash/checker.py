@@ -238,8 +238,15 @@ def _announcements(found: Evidence, plan: Plan) -> Iterator[Fault]:
     """Each has one key, reached the channel under it, and is recorded as taken; each try was recorded before."""
     expected = {found.by_name[n.name][0].id: n for n, _ in plan.everybody() if n.announce and found.by_name[n.name]}
     new = Counter(r["key"] for r in found.receipts if r["is"] == "new")
+    questions = [d for d in found.outbox if " asks: " in d["text"]]
+    for run, n in Counter(d["run"] for d in questions).items():
+        if n > 1:
+            yield Fault("announcements_twice", f"the question of {run} was announced {n} times")
+    for row in questions:
+        if row["state"] != "acked" or not new[row["key"]]:
+            yield Fault("announcements_lost", f"the question of {row['run']} is {row['state']}")
     for id, node in expected.items():
-        rows = [d for d in found.outbox if d["run"] == id]
+        rows = [d for d in found.outbox if d["run"] == id and d not in questions]
         if len(rows) != 1:
             kind = "announcements_twice" if rows else "announcements_lost"
             yield Fault(kind, f"{node.name} has {len(rows)} announcements")
@@ -254,7 +261,7 @@ def _announcements(found: Evidence, plan: Plan) -> Iterator[Fault]:
             yield Fault("announcements_lost", f"the channel never got the announcement of {node.name}")
     tries = Counter(r["key"] for r in found.receipts)
     for row in found.outbox:
-        if row["run"] not in expected:
+        if row["run"] not in expected and row not in questions:
             yield Fault("announcements_twice", f"nobody asked for the announcement of {row['run']}")
         if tries[row["key"]] > row.get("attempts", 0):
             yield Fault("broken", f"delivery {row['key']} was tried more often than is on record")

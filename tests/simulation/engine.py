@@ -186,7 +186,7 @@ async def _one_life(retinue: Retinue, world: World, seed: int) -> str:
     options = {f: getattr(order, f) for f in ("budget", "timeout_ms", "orphans", "max_turns", "grace_turns", "report")}
     origin = Origin(channel="hook")
     root = await retinue.spawn(
-        retinue._agents["lead"], "root task", key=f"root {seed}", lanes=order.lanes, retry=order.retry,
+        retinue._crew.agents["lead"], "root task", key=f"root {seed}", lanes=order.lanes, retry=order.retry,
         origin=origin, announce=True, **options,
     )  # fmt: skip
     engine = retinue._engine

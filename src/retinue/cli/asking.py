@@ -11,7 +11,6 @@ from typing import Any
 
 import click
 
-from retinue.cli.plan import FAMILY, AgentPlan, Plan
 from retinue.cli.wire import Terms
 from retinue.core.text import clean
 from retinue.core.values import Budget
@@ -124,18 +123,6 @@ def schema(given: str) -> dict[str, Any] | None:
     return value
 
 
-def servers(given: Sequence[str]) -> dict[str, Any]:
-    """Servers of tools, from files or as JSON."""
-    out: dict[str, Any] = {}
-    for text in given:
-        value = _json(text, "--mcp-config")
-        named = value.get("mcpServers", value.get("servers")) if isinstance(value, dict) else None
-        if not isinstance(named, dict):
-            raise click.UsageError(f"--mcp-config {text[:60]!r} has no mcpServers.")
-        out |= named
-    return out
-
-
 def _json(given: str, flag: str) -> Any:
     text, name = given, flag
     if not given.lstrip().startswith(("{", "[")):
@@ -153,48 +140,18 @@ def _json(given: str, flag: str) -> Any:
         raise click.UsageError(f"{name} is not valid JSON: {error}.") from None
 
 
-def families(names: Sequence[str]) -> tuple[str, ...]:
-    """The families that were asked for; `none` for an agent that works alone."""
+def families(names: Sequence[str]) -> tuple[str, ...] | None:
+    """The families that were asked for, `none` for an agent that works alone; None when nothing was said."""
     from retinue.tools.families.profiles import family
 
-    wanted = [n.strip() for text in names for n in text.split(",") if n.strip()] or [FAMILY]
+    wanted = [n.strip() for text in names for n in text.split(",") if n.strip()]
+    if not wanted:
+        return None
     if wanted == ["none"]:
         return ()
     for name in wanted:
         family(name)
     return tuple(dict.fromkeys(wanted))
-
-
-def inline_agents(given: str) -> tuple[AgentPlan, ...]:
-    """Agents in JSON, as other programs have them: names with `description`, `prompt`, `tools`, `model`."""
-    if not given:
-        return ()
-    value = _json(given, "--agents")
-    if not isinstance(value, dict):
-        raise click.UsageError("--agents must be an object: names with their definitions.")
-    return tuple(_inline(name, fields) for name, fields in value.items())
-
-
-def _inline(name: str, fields: Any) -> AgentPlan:
-    if not isinstance(fields, dict) or not isinstance(fields.get("prompt", ""), str):
-        raise click.UsageError(f"--agents: {name!r} must be an object with a prompt.")
-    tools = fields.get("tools")
-    if isinstance(tools, str):
-        tools = _RULE.findall(tools)
-    named = AgentPlan().tools if tools is None else tuple(dict.fromkeys(NAMES.get(t.lower(), t.lower()) for t in tools))
-    return AgentPlan(
-        name=name,
-        description=str(fields.get("description", "")),
-        instructions=fields.get("prompt", ""),
-        model="" if fields.get("model") in (None, "inherit") else str(fields["model"]),
-        tools=named,
-        families=(),
-        max_turns=fields.get("maxTurns"),
-    )
-
-
-def plan(agent: AgentPlan, root: str, mcp: dict[str, Any]) -> Plan:
-    return Plan(agent=agent, root=root, mcp=mcp)
 
 
 def terms(**fields: Any) -> Terms:

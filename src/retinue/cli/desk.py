@@ -88,7 +88,13 @@ class Desk:
         options = _options(want.terms, want.plan.lead, agent)
         run = await self._placed(self._retinue.spawn(agent, want.task, **options))
         servers = await self._plans.pool.servers(want.plan, {})
-        return {"run": run, "mcp": [told(s) for s in servers.status()] if servers is not None else []}
+        held = (await inside.row_of(self._retinue, run)).spec.capabilities
+        return {
+            "run": run,
+            "tools": list(held.tools or ()),
+            "mode": held.mode or "manual",
+            "mcp": [told(s) for s in servers.status()] if servers is not None else [],
+        }
 
     async def _servers(self, want: wire.Servers) -> list[dict[str, Any]]:
         servers = await self._plans.pool.servers(want.plan, want.env)

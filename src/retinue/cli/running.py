@@ -6,7 +6,7 @@ import contextlib
 import json
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from retinue.cli import exits, facts, wire, words
 from retinue.cli.client import Client, reach
 from retinue.cli.door import Door, note, out
 from retinue.cli.lending import carried
+from retinue.cli.planning import Planned
 from retinue.cli.stream_json import Head, Teller
 from retinue.cli.watching import Left, Notice, Signals, Watching
 
@@ -50,6 +51,51 @@ def line_to(door: Door, wish: Wish | None = None) -> Iterator[Client]:
         return
     with reach(door.prepare(), env) as client:
         yield client
+
+
+def start(door: Door, client: Client, planned: Planned, text: str, terms: wire.Terms, wish: Wish) -> str:
+    """Start a run and say with what: its model, and the servers that are not as they should be. Returns its id."""
+    plan, choice = planned.plan, planned.choice
+    done = client.ask(wire.Start(plan=plan, task=text, terms=terms, env=planned.env))
+    servers = (*planned.left_out, *done["mcp"])
+    wish.head = Head(
+        version=__version__,
+        tools=tuple(done["tools"]),
+        agents=planned.agents,
+        skills=tuple(skill.name for skill in plan.skills),
+        mcp_servers=tuple({"name": s["name"], "status": s["status"]} for s in servers if s["name"]),
+        mcp_server_errors=tuple(_server_error(s) for s in servers if s["error"]),
+        mode=done["mode"],
+        deltas=wish.deltas,
+    )
+    door.say(f"retinue {client.welcome.retinue} · {choice.model} ({choice.why}) · run {words.short(done['run'])}")
+    for line in (*choice.hints, *planned.notes, *server_lines(done["mcp"], planned.left_out)):
+        door.say(line)
+    run: str = done["run"]
+    return run
+
+
+def _server_error(server: dict[str, Any]) -> dict[str, str]:
+    return {"name": server["name"], "status": server["status"], "error": server["error"]}
+
+
+def server_lines(started: Iterable[dict[str, Any]], left_out: Iterable[dict[str, Any]]) -> list[str]:
+    """A line for each server that is not as it should be, with what to do about it."""
+    lines = []
+    for server in (*left_out, *started):
+        name = server["name"]
+        if server["status"] == "untrusted":
+            continue  # told together with everything else of the project
+        if server["status"] == "changed":
+            lines.append(f"MCP server {name} was not started: {server['error']} (retinue mcp approve {name})")
+        elif server["status"] == "pending":
+            lines.append(f"MCP server {name} is still starting; its tools are there for the next run")
+        elif server["error"]:
+            lines.append(f"MCP server {name or server['source']} cannot be used: {words.line(server['error'], 300)}")
+        for tool in server["withheld"]:
+            how = f" (retinue mcp approve {name} {tool['tool']})" if tool["offered"] else ""
+            lines.append(f"MCP tool {name}/{tool['tool']} is withheld: {tool['reason']}{how}")
+    return lines
 
 
 def carry_out(door: Door, client: Client, run: str, wish: Wish, *, is_ours: bool = True, after: int = 0) -> int:

@@ -35,7 +35,9 @@ class Head(Value):
     version: str = ""
     tools: tuple[str, ...] = ()
     agents: tuple[str, ...] = ()
+    skills: tuple[str, ...] = ()
     mcp_servers: tuple[dict[str, str], ...] = ()
+    mcp_server_errors: tuple[dict[str, str], ...] = ()
     mode: str = ""
     deltas: bool = False
 
@@ -84,10 +86,11 @@ class Teller:
                 cwd=spec.order.cwd,
                 tools=list(self._head.tools),
                 mcp_servers=list(self._head.mcp_servers),
+                mcp_server_errors=list(self._head.mcp_server_errors),
                 model=spec.model,
                 permissionMode=self._head.mode,
                 agents=list(self._head.agents),
-                skills=[],
+                skills=list(self._head.skills),
                 slash_commands=[],
                 retinue_version=self._head.version,
             )
@@ -130,7 +133,7 @@ class Teller:
             return
         if isinstance(message, Result):
             name, args = self._calls.get(message.call_id, (message.name, "{}"))
-            if getattr(message, "denied", False):
+            if message.denied:
                 denial = {"tool_name": name, "tool_use_id": message.call_id, "tool_input": _json(args)}
                 self.denials.append({**denial, "agent_id": run})
             content: list[dict[str, Any]] = [

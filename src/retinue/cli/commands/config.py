@@ -101,12 +101,12 @@ def path_(door: Door, as_json: bool) -> None:
     """Print the files that are looked at, the strongest first, and whether they are used."""
     from retinue.cli.settings import project_files, standing, user_file
 
+    found = project_files(door.places.root, door.places.cwd)
     try:
         stands = standing(door)
-        trusted, why = stands.trusts, stands.why() or "not trusted"
+        files = [(f, "project", "used" if stands.trusts(f) else stands.why() or "not trusted") for f in found]
     except ConfigError as error:
-        trusted, why = lambda _: False, str(error)
-    files = [(f, "project", "used" if trusted(f) else why) for f in project_files(door.places.root, door.places.cwd)]
+        files = [(f, "project", str(error)) for f in found]
     user = user_file(door.environ)
     rows = [*reversed(files), (user, "user", "used" if os.path.lexists(user) else "not there")]
     for file, kind, state in rows:

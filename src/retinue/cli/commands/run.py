@@ -6,12 +6,10 @@ import sys
 from typing import Any
 
 import click
-from msgspec.structs import replace
-
-from retinue.cli import asking, exits, provider, wire, words
+from retinue.cli import asking, exits, wire, words
 from retinue.cli.door import Door, Duration, common, option, out, pass_door
-from retinue.cli.plan import AgentPlan
-from retinue.cli.running import SEVERITIES, Wish, carry_out, dump, head_of, line_to
+from retinue.cli.planning import Planned, make_plan
+from retinue.cli.running import SEVERITIES, Wish, carry_out, dump, head_of, line_to, start
 from retinue.errors import ConfigError
 
 
@@ -100,20 +98,12 @@ def command(door: Door, /, **told: Any) -> int:
     wish = _wish(door, told)
     if told["go_on"] or told["resume"]:
         return _again(door, told, wish)
-    agent = _agent(door, told)
-    choice = provider.choose(door.environ, flag=told["model"] or "", agent=agent.model)
-    agent = replace(agent, model=choice.model)
-    plan = asking.plan(agent, door.places.root, asking.servers(told["mcp_config"]))
-    terms = _terms(door, told, wish)
-    wish.head = head_of(agent.tools, tuple(a.name for a in agent.staff), terms.mode, deltas=wish.deltas)
+    planned, terms = _plan(door, told), _terms(door, told, wish)
     if told["input_format"] == "stream-json":
-        return _converse(door, plan, terms, wish)
+        return _converse(door, planned, terms, wish)
     text = asking.prompt(told["prompt"]) + (f"\n\njob: {told['job']}" if told["job"] else "")
     with line_to(door, wish) as client:
-        run = client.ask(wire.Start(plan=plan, task=text, terms=terms))["run"]
-        door.say(f"retinue {client.welcome.retinue} · {choice.model} ({choice.why}) · run {words.short(run)}")
-        for hint in choice.hints:
-            door.say(hint)
+        run = start(door, client, planned, text, terms, wish)
         return _background(door, run, told) if told["bg"] else carry_out(door, client, run, wish)
 
 
@@ -144,21 +134,17 @@ def _wish(door: Door, told: dict[str, Any]) -> Wish:
     )
 
 
-def _agent(door: Door, told: dict[str, Any]) -> AgentPlan:
-    inline = asking.inline_agents(told["agents"])
-    named = told["agent"]
-    families = asking.families(told["family"])
-    output = asking.schema(told["output_schema"])
-    if not named:
-        return AgentPlan(families=families, staff=inline, output=output)
-    found = next((a for a in inline if a.name == named), None)
-    if found is None:
-        from retinue.cli.shelved import named_agent
-
-        found = named_agent(door, named)
-    rest = tuple(a for a in inline if a.name != named)
-    keep = found.families if not told["family"] and found.families else families
-    return replace(found, families=keep, staff=(*found.staff, *rest), output=output or found.output)
+def _plan(door: Door, told: dict[str, Any]) -> Planned:
+    return make_plan(
+        door,
+        agent=told["agent"],
+        agents=told["agents"],
+        families=asking.families(told["family"]),
+        output=asking.schema(told["output_schema"]),
+        model=told["model"] or "",
+        mcp=told["mcp_config"],
+        strict_mcp=told["strict_mcp_config"],
+    )
 
 
 def _terms(door: Door, told: dict[str, Any], wish: Wish) -> wire.Terms:
@@ -209,15 +195,15 @@ def _background(door: Door, run: str, told: dict[str, Any]) -> int:
     return exits.OK
 
 
-def _converse(door: Door, plan: Any, terms: wire.Terms, wish: Wish) -> int:
+def _converse(door: Door, planned: Planned, terms: wire.Terms, wish: Wish) -> int:
     """One prompt after the other from stdin, each going on where the last one ended."""
     code, run = exits.OK, ""
     with line_to(door, wish) as client:
         for text in asking.stream_prompts():
-            want: wire.AnyWant = wire.Start(plan=plan, task=text, terms=terms)
             if run:
-                want = wire.Resume(run=run, task=text, terms=terms)
-            run = client.ask(want)["run"]
+                run = client.ask(wire.Resume(run=run, task=text, terms=terms))["run"]
+            else:
+                run = start(door, client, planned, text, terms, wish)
             code = carry_out(door, client, run, wish)
             if code in (exits.INTERRUPTED, exits.TERMINATED):
                 return code

@@ -1,0 +1,243 @@
+"""`retinue trust`: shows what a project's own files would do, and lets them."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from retinue.cli import exits, words
+from retinue.cli.door import Door, common, note, out, pass_door
+from retinue.errors import ConfigError
+
+if TYPE_CHECKING:
+    from retinue.config.trust import Standing
+
+SERVERS = (".mcp.json", "mcp.json", "settings.json", "settings.local.json", "config.toml")
+ADVICE = ("AGENTS.md", "CLAUDE.md", "GEMINI.md")
+
+
+@click.command("trust")
+@click.argument("path", default="", metavar="[PATH]")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+@click.option("--list", "list_all", is_flag=True, help="List the projects that are trusted.")
+@click.option("--revoke", is_flag=True, help="Trust this project no more.")
+@click.option("--check", is_flag=True, help="Only say whether it is trusted: exits with 1 when it is not.")
+@common
+@pass_door
+def command(door: Door, path: str, yes: bool, list_all: bool, revoke: bool, check: bool) -> int:
+    """Let a project's own files take effect, after showing what they would do.
+
+    Trust holds for the directory with exactly these files. When one of them changes, it has to be given again.
+    """
+    from retinue.cli import settings
+
+    if sum((list_all, revoke, check)) > 1:
+        raise click.UsageError("--list, --revoke and --check exclude each other.")
+    if path:
+        door.cwd, door._places = path, None
+    trust = settings.trust(door)
+    if list_all:
+        return _list(trust.projects())
+    root = door.places.root
+    if revoke:
+        done = trust.revoke(root)
+        note(f"{root} is trusted no more" if done else f"{root} was not trusted")
+        return exits.OK
+    seen = trust.survey(root)
+    if check:
+        return _check(seen)
+    if seen.state in ("empty", "trusted"):
+        why = (
+            "there is nothing in it to be trusted"
+            if seen.state == "empty"
+            else "it is trusted, and nothing has changed"
+        )
+        note(f"{root}: {why}")
+        return exits.OK
+    if not seen.files and not seen.removed:
+        _refused(seen)
+        raise ConfigError("none of these files can be trusted; nothing was changed")
+    for line in preview(door, seen):
+        note(line)
+    if not yes and not _agreed():
+        return exits.FAILED if sys.stdin is not None and sys.stdin.isatty() else exits.NEEDS_INPUT
+    trust.grant(seen)
+    note(f"trusted: {root}")
+    return exits.OK
+
+
+def _check(seen: Standing) -> int:
+    if seen.state in ("trusted", "empty"):
+        out("trusted" if seen.is_trusted else "nothing to trust")
+        return exits.OK
+    out(seen.why())
+    return exits.FAILED
+
+
+def _list(projects: dict[str, Any]) -> int:
+    for root, record in sorted(projects.items()):
+        gone = "" if os.path.isdir(root) else "  (gone)"
+        day = time.strftime("%Y-%m-%d %H:%M", time.localtime(record.at / 1000))
+        out(f"{words.line(root)}  {len(record.files)} files  since {day}{gone}")
+    if not projects:
+        note("no project is trusted")
+    return exits.OK
+
+
+def _agreed() -> bool:
+    sys.stderr.write("trust these files, as they are now? [y/N] ")
+    sys.stderr.flush()
+    said = sys.stdin.readline() if sys.stdin is not None else ""
+    if not sys.stdin or not sys.stdin.isatty():
+        sys.stderr.write("\n")
+    if said.strip().lower() in ("y", "yes"):
+        return True
+    note("nothing was trusted" + ("" if said else ": say yes, or use --yes"))
+    return False
+
+
+def _refused(seen: Standing) -> None:
+    for name, why in sorted(seen.refused.items()):
+        note(f"  {words.line(name)}: {why}; it stays without effect")
+
+
+def preview(door: Door, seen: Standing) -> Iterator[str]:
+    """What trusting would make active, in words in which nothing can hide."""
+    yield f"project: {words.line(seen.root)}"
+    for word, names in (("changed", seen.changed), ("new", seen.added), ("gone", seen.removed)):
+        if seen.state == "changed" and names:
+            yield f"{word} since it was trusted: {', '.join(map(words.line, names))}"
+    sections = (
+        ("settings", _settings(seen)),
+        ("servers of tools that would be started", _servers(seen)),
+        ("agents that would do more without asking", _agents(door, seen)),
+        ("advice that would be put into prompts", _advice(seen)),
+        ("not run in any case", _hooks(seen)),
+        ("not trusted", (f"{words.line(n)}: {why}" for n, why in sorted(seen.refused.items()))),
+        ("all files", (f"{words.line(n)}  sha256 {digest[:16]}" for n, digest in sorted(seen.files.items()))),
+    )
+    for title, lines in sections:
+        listed = list(lines)
+        if listed:
+            yield f"{title}:"
+            yield from (f"  {line}" for line in listed)
+
+
+def _text(seen: Standing, name: str) -> str | None:
+    try:
+        data = Path(seen.root, name).read_bytes()
+        return data.decode("utf-8-sig")
+    except (OSError, UnicodeDecodeError):
+        return None
+
+
+def _settings(seen: Standing) -> Iterator[str]:
+    from retinue.config.edit import literal
+    from retinue.config.layers import read_layer
+    from retinue.config.toml_places import dotted
+
+    for name in sorted(seen.files):
+        if os.path.basename(os.path.dirname(name)) != ".retinue" or not os.path.basename(name).startswith("config."):
+            continue
+        layer = read_layer(os.path.join(seen.root, name), "project")
+        for key, found in layer.found.items():
+            if key[0] != "mcp_servers":
+                yield f"{_one(dotted(key), 200)} = {_one(literal(found.value), 400)}  ({words.line(name)})"
+        for problem in layer.problems:
+            yield f"wrong, and so not used: {words.line(str(problem))}"
+
+
+def _servers(seen: Standing) -> Iterator[str]:
+    from retinue.tools.mcp_client.config import Source
+    from retinue.tools.mcp_client.dialects import dialect_of, entries, parse
+
+    for name in sorted(seen.files):
+        text = _text(seen, name) if os.path.basename(name) in SERVERS else None
+        if text is None:
+            continue
+        path = Path(seen.root, name)
+        try:
+            tree = parse(text, is_toml=path.suffix == ".toml")
+        except ValueError as error:
+            yield f"{words.line(name)} cannot be read, and so starts nothing: {_one(str(error), 200)}"
+            continue
+        if not isinstance(tree, dict):
+            continue
+        found, _ = entries(tree, Source(file=str(path), dialect=dialect_of(tree, path)))
+        for server, fields in found.items():
+            yield f"{_one(server, 100)}: {_command(fields)}  ({words.line(name)})"
+
+
+def _command(fields: Any) -> str:
+    """A server's command as it would be started, or where it is; of variables and headers only the names."""
+    if not isinstance(fields, dict):
+        return "(no server)"
+    args = fields.get("args") or []
+    what = (
+        " ".join(json.dumps(a, ensure_ascii=False) for a in [fields.get("command"), *args] if a)
+        if fields.get("command")
+        else str(fields.get("url") or fields.get("httpUrl") or "(nothing)")
+    )
+    more = [f"in {fields['cwd']}"] if fields.get("cwd") else []
+    for key in ("env", "env_vars", "headers", "http_headers", "env_http_headers"):
+        if given := fields.get(key):
+            more.append(f"{key}: {', '.join(map(str, given))}")
+    if token := fields.get("bearer_token_env_var"):
+        more.append(f"with the token in {token}")
+    if fields.get("trust"):
+        more.append("and what it says about its tools is believed")
+    return _one("; ".join([what, *more]), 2_000)
+
+
+def _agents(door: Door, seen: Standing) -> Iterator[str]:
+    from retinue.cli.places import config_home
+    from retinue.library.find import find_agents
+    from retinue.library.spec import WIDENING
+
+    folders = {os.path.dirname(n.split("/.", 1)[0]) if n.startswith(".") else n.split("/.", 1)[0] for n in seen.files}
+    said: set[str] = set()
+    for folder in sorted(folders):
+        here = os.path.join(seen.root, folder)
+        if not os.path.isdir(here):
+            continue
+        found = find_agents(here, None, seen.root, trusted=True, config_home=os.path.dirname(config_home(door.environ)))
+        for spec in (*found.agents.values(), *(s.spec for s in found.shadowed)):
+            more = [f"mode {spec.permission_mode}"] if spec.permission_mode in WIDENING else []
+            more += [rule for rule in spec.rules if rule.startswith("allow")]
+            more += [f"server {name}: {_command(fields)}" for name, fields in spec.mcp_servers.items()]
+            where = os.path.relpath(spec.source.path, seen.root)
+            line = f"{_one(spec.name, 100)} ({words.line(where)}): {_one('; '.join(more), 2_000)}"
+            if more and line not in said:
+                said.add(line)
+                yield line
+
+
+def _advice(seen: Standing) -> Iterator[str]:
+    for name in sorted(seen.files):
+        base = os.path.basename(name)
+        if base in ADVICE or base == "SKILL.md":
+            size = (
+                os.stat(os.path.join(seen.root, name)).st_size if os.path.exists(os.path.join(seen.root, name)) else 0
+            )
+            yield f"{words.line(name)}, {size} bytes"
+
+
+def _hooks(seen: Standing) -> Iterator[str]:
+    for name in sorted(seen.files):
+        if os.path.basename(name) in ("settings.json", "settings.local.json"):
+            text = _text(seen, name) or ""
+            if '"hooks"' in text:
+                yield f"hooks in {words.line(name)}"
+
+
+def _one(text: str, most: int) -> str:
+    from retinue.tools.mcp_client.shown import one_line
+
+    return one_line(text, most)
