@@ -15,9 +15,12 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
+from retinue.cli import client
 from retinue.cli.main import main
 from retinue.testing.fake_llm import FakeLLM
+from tests.cli.zygote import zygote
 
 MODEL = "openai-chat:scripted"
 SECONDS = 20.0
@@ -58,6 +61,9 @@ class Llm:
 
 class House:
     """Runs the command line in one project."""
+
+    quick = True
+    """Whether hosts that a command of this process starts are forked from one that has everything imported."""
 
     def __init__(self, folder: Path, llm: FakeLLM | None = None, **env: str) -> None:
         self.folder, self._llm = folder, llm
@@ -121,6 +127,8 @@ class House:
             stdin.seek(0)
             stack.enter_context(contextlib.redirect_stdout(out))
             stack.enter_context(contextlib.redirect_stderr(err))
+            if self.quick:
+                stack.enter_context(mock.patch.object(client, "start_process", zygote().start))
             sys.stdin, kept = stdin, sys.stdin
             try:
                 os.environ.clear()

@@ -46,6 +46,7 @@ def test_everything_is_for_its_owner_alone(tmp_path: Path) -> None:
 def test_a_key_is_in_no_file_and_in_no_list_of_processes(tmp_path: Path) -> None:
     gate = Gate()
     with house(tmp_path, gate) as home:
+        home.quick = False
         home.ok("run", "--bg", "hello")
         assert gate.reached.wait(10)
         pid = home.host_pid()

@@ -7,18 +7,15 @@ import os
 from pathlib import Path
 from typing import Any
 
-import click
 import pytest
 
 from retinue import errors
 from retinue.cli import asking, exits, places, provider, wire, words
 from retinue.cli.desk import Desk
-from retinue.cli.inside import whole_turns
 from retinue.cli.lending import Lender
-from retinue.cli.plan import AgentPlan, Plan
+from retinue.cli.plan import Plan
 from retinue.cli.plans import Plans
 from retinue.cli.running import found_severity
-from retinue.core.values import Assistant, Call, Result, User
 
 
 @pytest.mark.parametrize(
@@ -140,13 +137,6 @@ def test_permission_modes_have_the_names_that_people_know(name: str, mode: str) 
     assert asking.mode(name) == mode
 
 
-def test_agents_can_be_given_in_json() -> None:
-    (made,) = asking.inline_agents('{"critic": {"description": "d", "prompt": "p", "tools": "Read, Grep"}}')
-    assert (made.name, made.instructions, made.tools) == ("critic", "p", ("read", "search"))
-    with pytest.raises(click.UsageError, match="prompt"):
-        asking.inline_agents('{"critic": 1}')
-
-
 KEYS = {"ANTHROPIC_API_KEY": "k", "RETINUE_PROBE": "0"}
 
 
@@ -210,15 +200,9 @@ def test_a_folder_of_somebody_else_is_not_used(tmp_path: Path, monkeypatch: pyte
 
 
 def test_the_same_plan_has_the_same_stamp_and_another_has_not() -> None:
-    one, two = Plan(agent=AgentPlan(model="m")), Plan(agent=AgentPlan(model="n"))
-    assert one.stamp == Plan(agent=AgentPlan(model="m")).stamp != two.stamp
+    one, two = Plan(model="m"), Plan(model="n")
+    assert one.stamp == Plan(model="m").stamp != two.stamp
     assert words.agent(one.agent_name) == "main" and words.agent(f"{one.agent_name}.delegate") == "main.delegate"
-
-
-def test_a_fork_never_cuts_a_turn_in_half() -> None:
-    calls = tuple(Call(id=str(n), name="x") for n in range(2))
-    messages = [User(text="t"), Assistant(calls=calls), Result(call_id="0", text=""), Result(call_id="1", text="")]
-    assert [whole_turns(messages, at) for at in range(6)] == [0, 1, 1, 1, 4, 4]
 
 
 @pytest.mark.parametrize(
@@ -251,7 +235,7 @@ def test_on_a_full_disk_whoever_starts_a_run_is_told_at_once() -> None:
         stuck: Any = Stuck()
         desk = Desk(stuck, Plans("", lender), asyncio.Event())
         with pytest.raises(errors.StoreFull, match=r"disk full.*retinue ps"):
-            await desk.do(wire.Start(plan=Plan(agent=AgentPlan(model="openai:m")), task="x"), nobody)
+            await desk.do(wire.Start(plan=Plan(model="openai:m"), task="x"), nobody)
         await lender.close()
 
     asyncio.run(start())

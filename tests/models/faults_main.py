@@ -67,6 +67,8 @@ STOPS = {
 }
 EXTRA = {"F22": (0, 1), "F38": (1, 2)}
 """How many more requests another try takes, where it is not one: what drips may come to its end."""
+PATIENT = replace(FAST, content=30.0)
+"""What comes in one byte at a time is in order, however long a busy machine takes for it."""
 CUT_TEXT = {("F39b", d) for d in DIALECTS} | {("F39", "gemini")}
 """Where a text was cut, and no call: the run ends with what there is."""
 CROWDED = ("F53", "F54")
@@ -230,7 +232,7 @@ async def play(case: Case, *, always: bool = False) -> list[str]:
     llm = FakeLLM(story.script, faults=story.faults, settings=QUICK, chunks=5)
     async with llm, answering(b"220 this is no TLS\r\n", listen=False) as (unsafe, _):
         governor = Noting(probe_seconds=0.1, spent_seconds=0.15)
-        client, url, other = Client(FAST), url_of(llm, case.dialect), None
+        client, url, other = Client(PATIENT if case.fault == "F26" else FAST), url_of(llm, case.dialect), None
         if case.fault in NO_SERVER:
             client = Lost(FAST)
             client.case, client.story = case, story

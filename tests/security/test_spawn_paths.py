@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import asyncio
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 from retinue import Agent, Capabilities, Retinue, tool
@@ -22,17 +23,21 @@ ENLISTS = {
 REQUESTS = {("api.py", "spawn"), ("api.py", "fork"), ("api.py", "resume")}
 
 
-def uses(name: str) -> set[tuple[str, str]]:
-    """Where a name is called: the file and the function around it."""
-    found = set()
+@cache
+def everything() -> dict[str, set[tuple[str, str]]]:
+    found: dict[str, set[tuple[str, str]]] = {}
     for path in sorted(SOURCE.rglob("*.py")):
         if path.parts[len(SOURCE.parts)] == "testing":
             continue
         for function, node in _calls(ast.parse(path.read_text())):
             called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-            if called == name:
-                found.add((path.relative_to(SOURCE).as_posix(), function))
+            found.setdefault(called, set()).add((path.relative_to(SOURCE).as_posix(), function))
     return found
+
+
+def uses(name: str) -> set[tuple[str, str]]:
+    """Where a name is called: the file and the function around it."""
+    return everything().get(name, set())
 
 
 def _calls(tree: ast.AST, function: str = "") -> Iterator[tuple[str, ast.Call]]:

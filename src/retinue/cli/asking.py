@@ -36,26 +36,6 @@ MODES = {
     "danger-full-access": "bypassPermissions",
 }
 """Permission modes, and the names that other programs have for them."""
-NAMES = {
-    "bash": "shell",
-    "powershell": "shell",
-    "execute": "shell",
-    "run_shell_command": "shell",
-    "grep": "search",
-    "grep_search": "search",
-    "glob": "find",
-    "ls": "list",
-    "list_dir": "list",
-    "view": "read",
-    "read_file": "read",
-    "multiedit": "edit",
-    "apply_patch": "edit",
-    "write_file": "write",
-    "webfetch": "fetch",
-    "web": "fetch",
-    "todowrite": "tasks",
-    "todo": "tasks",
-}
 _RULE = re.compile(r"[^\s,()]+(?:\([^)]*\))?")
 
 
@@ -95,15 +75,35 @@ def mode(name: str) -> str:
 
 
 def rules(effect: str, texts: Sequence[str]) -> tuple[str, ...]:
-    """`Read,Bash(git log:*)` as rules of ours."""
-    out = []
+    """`Read,Bash(git log:*)` as rules of ours. A tool that is not known is an error: nobody means a rule that never
+    holds."""
+    out: dict[str, None] = {}
     for text in texts:
         for item in _RULE.findall(text):
-            tool, _, pattern = item.rstrip(")").partition("(")
-            name = NAMES.get(tool.lower(), tool.lower() if not tool.startswith("mcp__") else tool)
+            tool, _, pattern = item.removesuffix(")").partition("(")
             pattern = re.sub(r":\*$", "*", pattern)
-            out.append(f"{effect}: {name}({pattern})" if pattern else f"{effect}: {name}")
+            names = tool_names(tool)
+            for name in names[:1] if pattern else names:
+                out[f"{effect}: {name}({pattern})" if pattern else f"{effect}: {name}"] = None
     return tuple(out)
+
+
+def tool_names(word: str) -> tuple[str, ...]:
+    """Our tools by any of the names that they have elsewhere. Whoever speaks of `agent` means all that starts others."""
+    from retinue.library.spec import did_you_mean
+    from retinue.library.tools_aliases import AGENT, CANONICAL, resolve
+    from retinue.tools.families.profiles import FAMILIES, family
+
+    if word == "*" or word.startswith("mcp__") or "*" in word:
+        return (word,)
+    spawning = tuple(dict.fromkeys(name for kind in FAMILIES for name in family(kind).tool_names))
+    if word in spawning or word in ("skill", "artifact"):
+        return (word,)
+    found = resolve([word], "claude", lambda *said: None).names
+    if not found:
+        hint = did_you_mean(word, CANONICAL)
+        raise click.UsageError(f"there is no tool {word!r}{'; ' + hint if hint else '.'} `retinue tools` lists them.")
+    return tuple(n for name in found for n in ((AGENT, *spawning) if name == AGENT else (name,)))
 
 
 def budget(usd: float | None, tokens: int | None) -> Budget:

@@ -19,8 +19,9 @@ from retinue.cli.door import Door, note, out
 from retinue.cli.exits import HostGone
 from retinue.cli.lending import carried
 from retinue.cli.phrases import ending, line
-from retinue.cli.plan import Plan
+from retinue.cli.planning import Planned
 from retinue.cli.prompting import Prompt
+from retinue.cli.running import Wish, start
 from retinue.cli.shelf import Shelf
 from retinue.cli.watching import Left, Signals, Watching
 from retinue.errors import RetinueError
@@ -60,9 +61,11 @@ class Spent:
 
 
 class Chat:
-    """One conversation. `run` is its last run, "" before the first message."""
+    """One conversation. `run` is its last run, "" before the first message; `plan` makes what it begins with."""
 
-    def __init__(self, door: Door, plan: Plan, terms: wire.Terms, run: str = "", *, can_answer: bool = False) -> None:
+    def __init__(
+        self, door: Door, plan: Callable[[], Planned], terms: wire.Terms, run: str = "", *, can_answer: bool = False
+    ) -> None:
         self._door, self._plan, self._terms, self.run = door, plan, terms, run
         self._can_answer = can_answer
         self._client: Client | None = None
@@ -123,7 +126,7 @@ class Chat:
         elif self.run:
             self.run = self.client.ask(wire.Resume(run=self.run, task=text, terms=self._terms))["run"]
         else:
-            self.run = self.client.ask(wire.Start(plan=self._plan, task=text, terms=self._terms))["run"]
+            self.run = start(self._door, self.client, self._plan(), text, self._terms, Wish())
         if not self._is_open:
             self._after = 0
         self._is_open = True
@@ -270,7 +273,7 @@ class Chat:
         """The line below the prompt."""
         run = f"run {words.short(self.run)} · " if self.run else ""
         n = len(self._background - {self.run})
-        return f" {run}{self._plan.agent.model or ''} · {self.spent.words}" + (f" · {n} in the background" if n else "")
+        return f" {run}{self.spent.words}" + (f" · {n} in the background" if n else "")
 
 
 def history_of(door: Door) -> str:

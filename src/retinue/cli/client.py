@@ -153,19 +153,25 @@ def reach(places: Places, env: Mapping[str, str]) -> Client:
     raise why or HostGone("the host did not answer. `retinue stop` ends it; its log may say more: " + places.log)
 
 
-def _launch(places: Places, env: Mapping[str, str]) -> Exception | None:
-    """Start a host and wait until it listens; returns why it could not."""
-    idle = env.get("RETINUE_IDLE_SECONDS") or str(IDLE_SECONDS)
-    command = [sys.executable, "-m", "retinue.cli.host", "--store", places.store, "--socket", places.socket]
-    host = subprocess.Popen(
-        [*command, "--log", places.log, "--idle", idle],
+def start_process(command: list[str], cwd: str, env: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    """A process that does not end with this one."""
+    return subprocess.Popen(
+        command,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         start_new_session=True,
-        cwd=places.root,
-        env={name: value for name, value in os.environ.items() if name not in env or name in KEPT},
+        cwd=cwd,
+        env=env,
     )
+
+
+def _launch(places: Places, env: Mapping[str, str]) -> Exception | None:
+    """Start a host and wait until it listens; returns why it could not."""
+    idle = env.get("RETINUE_IDLE_SECONDS") or str(IDLE_SECONDS)
+    command = [sys.executable, "-m", "retinue.cli.host", "--store", places.store, "--socket", places.socket]
+    kept = {name: value for name, value in os.environ.items() if name not in env or name in KEPT}
+    host = start_process([*command, "--log", places.log, "--idle", idle], places.root, kept)
     assert host.stdin is not None and host.stdout is not None
     try:
         host.stdin.write(wire.encode(dict(env)) + b"\n")

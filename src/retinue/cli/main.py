@@ -38,6 +38,8 @@ def _guarded(arguments: list[str]) -> int:
     except click.exceptions.Exit as left:
         return left.exit_code
     except click.exceptions.NoArgsIsHelpError as error:
+        if not arguments and (offered := _offer()) is not None:
+            return _guarded(offered)
         sys.stdout.write(f"{error.format_message()}\n")
         return exits.OK
     except click.UsageError as error:
@@ -60,6 +62,20 @@ def _guarded(arguments: list[str]) -> int:
         _debug()
         text = f"this is a defect of retinue: {type(error).__name__}: {exits.sentence(error)}. "
         return _complain(text + "RETINUE_DEBUG=1 shows where.", exits.FAILED)
+
+
+def _offer() -> list[str] | None:
+    """In a directory with source code, the first thing to try: with a yes it is what the command becomes."""
+    from retinue.cli.places import has_source
+
+    if not (sys.stdin and sys.stdin.isatty() and sys.stderr.isatty()) or not has_source(os.getcwd()):
+        return None
+    sys.stderr.write(
+        'Map this repository? It needs no model and changes nothing: retinue run "map this repository" [Y/n] '
+    )
+    sys.stderr.flush()
+    said = sys.stdin.readline()
+    return ["run", "map this repository"] if said and said.strip().lower() in ("", "y", "yes") else None
 
 
 def _terminate(signal_number: int, frame: object) -> None:

@@ -1,5 +1,5 @@
-"""Which MCP servers a command may use: those of the project when it is trusted, the user's own, and those that are named
-on the command line. They are read and checked here, and started by the host.
+"""Which MCP servers a command may use: those of the project when it is trusted, the user's own, and those that are
+named on the command line. They are read and checked here, and started by the host.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import msgspec
 from retinue.cli.door import Door
 from retinue.cli.places import config_home
 from retinue.cli.plan import ServerSource
+from retinue.cli.trusting import trusted_bytes
 
 OF_PROJECT = (".retinue/mcp.json", ".mcp.json", ".vscode/mcp.json", ".gemini/settings.json", ".codex/config.toml")
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -48,8 +49,9 @@ def find_servers(door: Door, given: Sequence[str], *, strict: bool, trusted: boo
     if strict:
         return found
     for path in _of_project(door):
-        if trusted:
-            _add(found, path.read_bytes(), path, door.environ, is_ours=False)
+        raw = trusted_bytes(door, path) if trusted else None
+        if raw is not None:
+            _add(found, raw, path, door.environ, is_ours=False)
         else:
             _list(found, path)
     own = Path(config_home(door.environ), "mcp.json")
@@ -79,9 +81,7 @@ def _read(path: Path, said: str) -> bytes:
         raise click.UsageError(f"{said} cannot be read ({error.strerror}).") from None
 
 
-def _add(
-    found: Found, raw: bytes, path: Path | None, environ: Mapping[str, str], *, is_ours: bool = True
-) -> None:
+def _add(found: Found, raw: bytes, path: Path | None, environ: Mapping[str, str], *, is_ours: bool = True) -> None:
     """Take the servers of one file. A file that somebody has named and that cannot be read is an error."""
     from retinue.tools.mcp_client.config import Source
     from retinue.tools.mcp_client.dialects import dialect_of, entries, translate

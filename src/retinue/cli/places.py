@@ -15,6 +15,16 @@ from dataclasses import dataclass
 from retinue.errors import ConfigError
 
 MARKS = (".git", ".retinue")
+MANIFESTS = {
+    "pyproject.toml",
+    "setup.py",
+    "package.json",
+    "Cargo.toml",
+    "go.mod",
+    "pom.xml",
+    "Makefile",
+    "CMakeLists.txt",
+}
 SOCKET_LIMIT = 107
 """The longest name that a Unix socket can have, in bytes."""
 
@@ -66,6 +76,15 @@ def find(environ: Mapping[str, str], *, cwd: str = "", store: str = "") -> Place
         file = os.path.join(data_home(environ), "projects", name, "retinue.db")
     log = os.path.join(state_home(environ), "log", f"{name}.log")
     return Places(root=root, cwd=here, store=file, socket=_socket(environ, file, name), log=log)
+
+
+def has_source(cwd: str) -> bool:
+    """Whether this is a directory with something to map: a project, or one that says how it is built."""
+    try:
+        names = set(os.listdir(cwd))
+    except OSError:
+        return False
+    return os.path.isdir(os.path.join(project_root(cwd), ".git")) or bool(names & MANIFESTS)
 
 
 def data_home(environ: Mapping[str, str]) -> str:

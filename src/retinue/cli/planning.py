@@ -50,7 +50,7 @@ def make_plan(
     strict_mcp: bool = False,
 ) -> Planned:
     """`families` of None are the usual ones; an empty one means that the agent works alone."""
-    trusted = is_trusted(door.places.root, door.environ)
+    trusted = is_trusted(door)
     found = shelved.library(door, agents, trusted=trusted)
     lead = shelved.lead_of(found, agent)
     choice = provider.choose(door.environ, flag=model, agent=lead.model or "", config=config_model)

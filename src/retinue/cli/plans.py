@@ -141,7 +141,7 @@ class Plans:
             return None
         except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise ConfigError(
-                f"the plan {path} cannot be read ({error}). Its runs stay as they are: put the file back, or start anew."
+                f"the plan {path} cannot be read ({error}). Its runs stay as they are: put it back, or start anew."
             ) from None
         if plan.stamp != stamp:
             raise ConfigError(f"the plan {path} was changed by hand. Its runs stay as they are: put it back.")

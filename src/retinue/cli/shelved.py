@@ -28,7 +28,7 @@ def library(door: Door, agents: str = "", *, trusted: bool | None = None) -> Lib
         home,
         door.places.root,
         [_path(door, agents)] if agents else (),
-        is_trusted(door.places.root, door.environ) if trusted is None else trusted,
+        is_trusted(door) if trusted is None else trusted,
         builtin=(MAIN,),
         config_home=config,
         codex_home=codex,

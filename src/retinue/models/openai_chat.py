@@ -365,17 +365,22 @@ def _merged(details: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _usage(told: Any) -> Usage:
-    def count(name: str, where: Any = told) -> int:
-        value = _as(dict, where).get(name)
-        return int(value) if isinstance(value, int | float) and 0 <= value < 1 << 53 else 0
-
-    prompt, details = count("prompt_tokens"), _as(dict, told).get("prompt_tokens_details")
-    read = count("cached_tokens", details) or count("prompt_cache_hit_tokens") or count("cached_tokens")
+    told = _as(dict, told)
+    prompt, details = _count(told, "prompt_tokens"), _as(dict, told.get("prompt_tokens_details"))
+    read = _count(details, "cached_tokens") or _count(told, "prompt_cache_hit_tokens") or _count(told, "cached_tokens")
     # xAI and Gemini leave reasoning out of `completion_tokens`; only the total has it.
-    output = max(count("completion_tokens"), count("total_tokens") - prompt if prompt else 0)
-    return Usage(input=prompt, output=output, cache_read=read, cache_write=count("cache_write_tokens", details))
+    output = max(_count(told, "completion_tokens"), _count(told, "total_tokens") - prompt if prompt else 0)
+    return Usage(input=prompt, output=output, cache_read=read, cache_write=_count(details, "cache_write_tokens"))
 
 
+def _count(told: dict[str, Any], name: str) -> int:
+    value = told.get(name)
+    if value is None:
+        return 0
+    return int(value) if isinstance(value, NUMBER) and 0 <= value < 1 << 53 else 0
+
+
+NUMBER = (int, float)
 # The first that fits the status and the body in lower case. Status 0 is an error inside a stream that gives none.
 _KINDS = (
     # A model that wrote a call which Groq cannot read may write a better one.

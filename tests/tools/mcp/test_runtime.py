@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from pathlib import Path
 
-from retinue import Agent, Retinue
+from retinue import Agent, Capabilities, Retinue
 from retinue.core.values import Reply, Result
 from retinue.models.base import Request
 from retinue.testing import Scripted
@@ -31,7 +31,7 @@ def test_an_agent_calls_a_tool_of_a_server_and_outlives_its_death(tmp_path: Path
             model = Listening(script)
             agent = Agent("lead", "Use the tools.", model=model, tools=found.tools())
             async with Retinue(tmp_path / "log.db") as retinue:
-                outcome = await retinue.run(agent, "Say hello.")
+                outcome = await retinue.run(agent, "Say hello.", access=Capabilities(mode="bypassPermissions"))
             assert outcome.text == "The server died."
             said, died = model.results
             assert (said.text, said.error) == ("hello", False)

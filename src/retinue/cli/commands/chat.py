@@ -6,15 +6,14 @@ import sys
 from typing import Any
 
 import click
-from msgspec.structs import replace
 
-from retinue import __version__
-from retinue.cli import asking, provider, words
+from retinue.cli import asking, words
 from retinue.cli.chat import Chat, history_of
 from retinue.cli.door import Door, common, option, pass_door
 from retinue.cli.manners import is_reader, manners
-from retinue.cli.plan import AgentPlan, Plan
+from retinue.cli.planning import Planned, make_plan
 from retinue.cli.prompting import Piped, Plain, Prompt, Rich
+from retinue.errors import ConfigError
 
 
 @click.command("chat")
@@ -37,16 +36,14 @@ def command(door: Door, /, **told: Any) -> int:
     """
     door.is_quiet, door.color = told["quiet"], told["color"]
     is_tty = sys.stdin.isatty() and sys.stderr.isatty()
-    run, agent, why = "", AgentPlan(families=asking.families(told["family"])), ""
-    if told["go_on"] or told["resume"]:
-        run, agent = _earlier(door, told["resume"] or "latest")
-    else:
-        if told["agent"]:
-            from retinue.cli.shelved import named_agent
+    run = _earlier(door, told["resume"] or "latest") if told["go_on"] or told["resume"] else ""
+    if run and (told["model"] or told["agent"]):
+        raise ConfigError("a run goes on with its own agent and model; start a new chat to use another")
+    families = asking.families(told["family"])
 
-            agent = named_agent(door, told["agent"])
-        choice = provider.choose(door.environ, flag=told["model"] or "", agent=agent.model)
-        agent, why = replace(agent, model=choice.model), f" ({choice.why})"
+    def plan() -> Planned:
+        return make_plan(door, agent=told["agent"], families=families, model=told["model"] or "")
+
     terms = asking.terms(
         label=told["name"],
         cwd=door.places.cwd,
@@ -54,20 +51,22 @@ def command(door: Door, /, **told: Any) -> int:
         mode=asking.mode(told["permission_mode"]),
         questions="ask" if is_tty else "deny",
     )
-    chat = Chat(door, Plan(agent=agent, root=door.places.root), terms, run, can_answer=is_tty)
-    door.say(f"retinue {__version__} · {agent.model}{why}" + (f" · goes on from {words.short(run)}" if run else ""))
+    if not run:
+        plan()  # what is wrong with it is told before the first message, not after
+    chat = Chat(door, plan, terms, run, can_answer=is_tty)
     try:
         return chat.talk(_prompt(door, chat, is_tty))
     finally:
         chat.close()
 
 
-def _earlier(door: Door, address: str) -> tuple[str, AgentPlan]:
+def _earlier(door: Door, address: str) -> str:
     from retinue.cli.shelf import Shelf
 
     with Shelf(door.places) as shelf:
         line = shelf.resolve(address)
-    return line.id, AgentPlan(name=line.agent, model=line.model)
+    door.say(f"goes on from {line.short}: {words.line(line.task, 60)}")
+    return line.id
 
 
 def _prompt(door: Door, chat: Chat, is_tty: bool) -> Prompt:

@@ -6,6 +6,7 @@ import sys
 from typing import Any
 
 import click
+
 from retinue.cli import asking, exits, wire, words
 from retinue.cli.door import Door, Duration, common, option, out, pass_door
 from retinue.cli.planning import Planned, make_plan

@@ -53,6 +53,7 @@ def _agent(row: Row) -> dict[str, object]:
         "model": row.run.model_used or row.spec.model,
         "turns": row.run.turn,
         "usage": facts.usage_json(row.run.usage),
+        "files_loaded": facts.plain(row.spec.order.loaded),
     }
 
 
@@ -71,9 +72,21 @@ def _header(final: Final, state: str) -> list[str]:
     ]
     if (limits := _limits(final)) is not None:
         lines.append(limits)
+    lines += _loaded(final)
     if top.spec.resumes:
         lines.append(f"goes on  from {words.short(top.spec.resumes)}")
     return lines
+
+
+def _loaded(final: Final) -> list[str]:
+    """The files that are part of somebody's instructions, each once, and what they cost in every turn."""
+    files = {f.sha256 + f.path: f for row in final.rows for f in row.spec.order.loaded}
+    if not files:
+        return []
+    each = [f"{words.line(f.path)} ({f.bytes} bytes, about {words.count(f.tokens)} tokens)" for f in files.values()]
+    total = f"         about {words.count(sum(f.tokens for f in files.values()))} tokens a turn"
+    lines = [f"{'files' if n == 0 else '':<9}{text}" for n, text in enumerate(each)]
+    return lines + ([total] if len(each) > 1 else [])
 
 
 def _limits(final: Final) -> str | None:

@@ -6,17 +6,52 @@ import click
 import msgspec
 
 from retinue.cli import words
-from retinue.cli.door import Door, out, pass_door
+from retinue.cli.door import Door, common, out, pass_door
 from retinue.cli.running import dump
-from retinue.errors import NotFound
+from retinue.errors import NotFound, Refused
 
 
 @click.command("tools")
-@click.argument("name", default="")
+@click.argument("names", nargs=-1, metavar="[NAME | explain NAME]")
+@click.option("--run", default="latest", metavar="RUN", help="With explain: the run that would call it.")
+@click.option("--args", default="{}", metavar="JSON", help="With explain: the arguments of the call.")
 @click.option("--json", "as_json", is_flag=True)
+@common
 @pass_door
-def command(door: Door, name: str, as_json: bool) -> None:
-    """List the built-in tools, or show one: what it does to the world, and its arguments."""
+def command(door: Door, names: tuple[str, ...], run: str, args: str, as_json: bool) -> None:
+    """List the built-in tools, or show one: what it does to the world, and its arguments.
+
+    `explain NAME` says whether a run that is going on may call a tool, and which rule says so.
+    """
+    if names[:1] == ("explain",):
+        if len(names) != 2:
+            raise click.UsageError("name one tool: retinue tools explain NAME --run RUN.")
+        out(_explained(door, names[1], run, args))
+        return
+    if len(names) > 1:
+        raise click.UsageError("name one tool.")
+    _list(names[0] if names else "", as_json)
+
+
+def _explained(door: Door, tool: str, run: str, args: str) -> str:
+    from retinue.cli import asking, wire
+    from retinue.cli.running import line_to
+    from retinue.cli.shelf import Shelf
+
+    try:
+        msgspec.json.decode(args, type=dict)
+    except msgspec.MsgspecError as error:
+        raise click.UsageError(f"--args must be an object in JSON: {error}.") from None
+    with Shelf(door.places) as shelf:
+        line = shelf.resolve(run)
+    if line.state in words.ENDS:
+        raise Refused("ended", f"run {line.short} has ended ({words.shown(line.state)}): it calls nothing any more")
+    (name, *_) = asking.tool_names(tool)
+    with line_to(door) as client:
+        return str(client.ask(wire.Explain(run=line.id, tool=name, args=args))["text"])
+
+
+def _list(name: str, as_json: bool) -> None:
     import asyncio
 
     from retinue.store.memory import MemoryStore

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import click
 
 from retinue.cli import exits, wire, words
@@ -19,7 +21,8 @@ from retinue.cli.shelf import Shelf
 @common
 @pass_door
 def command(door: Door, runs: tuple[str, ...], timeout: float | None, first: bool, as_json: bool) -> int:
-    """Wait for runs to end (the latest, when none is named). Exits with 0 when all of them completed."""
+    """Wait for runs to end (the latest, when none is named). Exits with 0 when all of them completed, with 4
+    when the time is over and one of them waits for a person."""
     with Shelf(door.places) as shelf:
         lines = [shelf.resolve(run) for run in runs or ("latest",)]
     states = {line.id: line.state for line in lines}
@@ -33,6 +36,19 @@ def command(door: Door, runs: tuple[str, ...], timeout: float | None, first: boo
         for line in lines:
             note(f"{line.label} {line.short}: {words.shown(states[line.id] or 'still open')}")
     ended = [s for s in states.values() if s]
+    if len(ended) < len(lines) and not (first and ended) and _asks(door, states):
+        return exits.NEEDS_INPUT
     if not ended or (len(ended) < len(lines) and not first):
         return exits.LIMIT
     return exits.OK if all(state == "completed" for state in ended) else exits.FAILED
+
+
+def _asks(door: Door, states: Mapping[str, str | None]) -> bool:
+    """Whether one that is still open waits for a person."""
+    with Shelf(door.places) as shelf:
+        asking = [line for line in shelf.open_runs() if line.state == "needs_input"]
+    for line in asking:
+        if not states.get(line.id, "-") or not states.get(line.root, "-"):
+            note(f"{line.label} {line.short} needs you: retinue approve {line.short}")
+            return True
+    return False

@@ -1,0 +1,61 @@
+"""`retinue doctor`: checks everything that runs depend on, and says how to mend what is wrong."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from retinue.cli import exits
+from retinue.cli.door import Door, common, note, option, out, pass_door
+from retinue.cli.running import dump
+from retinue.errors import ConfigError
+
+
+@click.command("doctor")
+@click.option("--json", "as_json", is_flag=True, help="One object, for programs.")
+@click.option("--offline", is_flag=True, help="Ask nobody over a network.")
+@click.option("--fix", is_flag=True, help="Take away rights that others have on our files.")
+@click.option("--recover", default="", metavar="OUT", help="Save what can be read of a damaged store.")
+@option("--color", type=click.Choice(["auto", "always", "never"]), default="auto")
+@common
+@pass_door
+def command(door: Door, as_json: bool, offline: bool, fix: bool, recover: str, color: str) -> int:
+    """Check providers, sandbox, store and versions; exits with 1 when something is broken."""
+    from retinue.cli.doctor import examine, line, storage
+
+    if recover:
+        raise ConfigError(
+            f"damaged stores cannot be recovered by this version; {recover} was not made, and {door.places.store} was "
+            "left as it is. Restore a backup: `retinue --store BACKUP ps`."
+        )
+    if fix:
+        for text in storage.tighten(door):
+            note(text)
+    is_plain = not (getattr(sys.stdout, "encoding", "") or "").lower().replace("-", "").startswith("utf8")
+    worst, findings = exits.OK, []
+    for finding in examine(door, offline=offline):
+        findings.append(finding)
+        if finding.state == "broken":
+            worst = exits.FAILED
+        if not as_json:
+            out(line(finding, color=colors(door, color), plain=is_plain))
+    if as_json:
+        rows = [{"name": f.name, "state": f.state, "text": f.text, "fix": f.fix} for f in findings]
+        out(dump({"ok": worst == exits.OK, "checks": rows}))
+        return worst
+    count = {state: sum(f.state == state for f in findings) for state in ("ok", "degraded", "broken")}
+    out(", ".join(f"{n} {state}" for state, n in count.items() if n or state == "broken"))
+    return worst
+
+
+def colors(door: Door, asked: str) -> bool:
+    """Whether to colour: what was asked for, then NO_COLOR, then CLICOLOR_FORCE or FORCE_COLOR, then the terminal."""
+    env = door.environ
+    if asked != "auto":
+        return asked == "always"
+    if env.get("NO_COLOR") or env.get("TERM") == "dumb":
+        return False
+    if any(env.get(name, "0") not in ("", "0") for name in ("CLICOLOR_FORCE", "FORCE_COLOR")):
+        return True
+    return sys.stdout.isatty()

@@ -1,0 +1,89 @@
+"""`retinue mcp`: the servers whose tools agents can use, and what of them is approved."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from retinue.cli import exits, wire, words
+from retinue.cli.door import Door, common, out, pass_door
+from retinue.cli.mcp_files import find_servers
+from retinue.cli.plan import Plan
+from retinue.cli.running import dump, line_to
+from retinue.cli.trusting import is_trusted
+from retinue.errors import NotFound
+
+
+@click.group("mcp")
+def command() -> None:
+    """List the MCP servers that can be used here, and approve what they offer."""
+
+
+def _config(function: Any) -> Any:
+    for decorate in (
+        click.option("--strict-mcp-config", is_flag=True, help="Only those servers."),
+        click.option("--mcp-config", multiple=True, metavar="FILE|JSON", help="More servers."),
+    ):
+        function = decorate(function)
+    return function
+
+
+@command.command("list")
+@click.option("--json", "as_json", is_flag=True)
+@_config
+@common
+@pass_door
+def list_(door: Door, as_json: bool, mcp_config: tuple[str, ...], strict_mcp_config: bool) -> int:
+    """Start the servers and say how each is, which tools it offers, and which of them are withheld."""
+    servers = _ask(door, mcp_config, strict_mcp_config)
+    for server in servers:
+        if as_json:
+            out(dump(server))
+            continue
+        name, n_tools = server["name"] or server["source"], len(server["tools"])
+        out(f"{name}  {server['status']}  {n_tools} tools  {server['source'] or 'given'}")
+        if server["error"]:
+            out(f"    {words.line(server['error'], 300)}")
+        for name in server["tools"]:
+            out(f"    {name}")
+        for tool in server["withheld"]:
+            out(f"    {tool['tool']}: withheld, {tool['reason']}")
+            for label in ("approved", "offered"):
+                if tool[label]:
+                    out(f"      {label}: " + words.safe(tool[label]).replace("\n", "\n        "))
+    if not servers:
+        door.say("no MCP server is configured here: .mcp.json of the project, mcp.json of the user, or --mcp-config")
+    return exits.OK
+
+
+@command.command("approve")
+@click.argument("server")
+@click.argument("tool", default="")
+@_config
+@common
+@pass_door
+def approve(door: Door, server: str, tool: str, mcp_config: tuple[str, ...], strict_mcp_config: bool) -> int:
+    """Approve what a server offers now, or one TOOL of it. `retinue mcp list` shows what that is."""
+    servers = _ask(door, mcp_config, strict_mcp_config, server, tool)
+    found = next(s for s in servers if s["name"] == server)
+    door.say(f"approved: {server}{' ' + tool if tool else ''}, which offers {len(found['tools'])} tools")
+    return exits.OK
+
+
+def _ask(door: Door, given: tuple[str, ...], strict: bool, approve: str = "", tool: str = "") -> list[dict[str, Any]]:
+    found = find_servers(door, given, strict=strict, trusted=is_trusted(door))
+    if approve and approve not in found.names:
+        left = next((s for s in found.left_out if s["name"] == approve), None)
+        raise NotFound(
+            f"the MCP server {approve!r} is not used here: {left['error']}"
+            if left is not None
+            else f"there is no MCP server {approve!r}. `retinue mcp list` shows those that there are."
+        )
+    if not found.sources:
+        return found.left_out
+    env = {name: value for name, value in door.environ.items() if name in found.env}
+    plan = Plan(servers=tuple(found.sources), root=door.places.root)
+    with line_to(door) as client:
+        told: list[dict[str, Any]] = client.ask(wire.Servers(plan=plan, env=env, approve=approve, tool=tool))["mcp"]
+    return [*told, *found.left_out]

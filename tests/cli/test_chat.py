@@ -1,0 +1,138 @@
+"""Talking with an agent: through a pipe, and at a prompt."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from retinue.testing import call
+from tests.cli.house import Gate, House, house
+from tests.cli.terminal import terminal
+from tests.needs import needs
+
+
+def echo(heard: Any) -> str:
+    said = [m.text for m in heard.messages if type(m).__name__ == "User"]
+    return f"{len(said)}: {said[-1]}"
+
+
+def test_each_line_of_a_pipe_goes_on_where_the_last_one_ended(tmp_path: Path) -> None:
+    with house(tmp_path, echo) as home:
+        done = home.run("chat", input="hello\nand again\n")
+        assert (done.returncode, done.stdout) == (0, "1: hello\n2: and again\n")
+        assert "\x1b" not in done.stderr and "done in " in done.stderr
+        again = home.run("chat", "-c", "-q", input="a third\n")
+        assert (again.stdout, again.stderr) == ("3: a third\n", "")
+
+
+def test_commands_are_carried_out_between_messages(tmp_path: Path) -> None:
+    with house(tmp_path, echo) as home:
+        said = "/help\n/agents\n/cost\n\nhello\n/agents\n/cost\n/show\n/new\nhello\n/nonsense\n/send\n/quit\nnever\n"
+        done = home.run("chat", input=said)
+        assert done.returncode == 0 and done.stdout.startswith("1: hello\n") and "never" not in done.stdout
+        assert done.stdout.endswith("\n1: hello\n1: hello\n"), "of `show`, and of a new conversation"
+        for text in (
+            "/steer",
+            "nobody yet",
+            "0 tokens, $0.00",
+            "✓ main",
+            "no command /nonsense",
+            "write /send RUN TEXT",
+        ):
+            assert text in done.stderr, text
+
+
+def test_a_message_that_only_begins_with_a_slash_is_a_message(tmp_path: Path) -> None:
+    with house(tmp_path, echo) as home:
+        assert home.run("chat", "-q", input="/usr/bin is what?\n").stdout == "1: /usr/bin is what?\n"
+
+
+def test_what_goes_wrong_is_told_and_the_chat_goes_on(tmp_path: Path) -> None:
+    with house(tmp_path, lambda heard: "" if heard.messages[-1].text != "fine" else echo(heard)) as home:
+        done = home.run("chat", input="/cancel\n/show nowhere\nbreak\nfine\n")
+        assert done.returncode == 0 and done.stdout.endswith(": fine\n")
+        for text in ("say something first", "nowhere", "the model returned no text. The conversation goes on"):
+            assert text in done.stderr
+        assert home.run("chat", "--max-budget-usd", "-1", input="x\n").returncode == 2
+
+
+def test_a_wrong_model_is_told_before_the_first_message(tmp_path: Path) -> None:
+    with house(tmp_path, echo) as home:
+        done = home.run("chat", "-m", "nonsense", input="hello\n")
+        assert done.returncode == 2 and "nonsense" in done.stderr
+
+
+def test_what_ends_in_the_background_is_told_between_turns(tmp_path: Path) -> None:
+    gate = Gate(call("artifact", id="0" * 64), "the long one is done", at=1)
+
+    async def talk(heard: Any) -> Any:
+        return await gate(heard) if heard.messages[0].text == "a long task" else echo(heard)
+
+    with house(tmp_path, talk) as home:
+        id = home.ok("run", "--bg", "a long task")
+        assert gate.reached.wait(10)
+        chat = Talk(home)
+        try:
+            assert chat.say("hello") == "1: hello\n"
+            gate.opened.set()
+            home.ok("wait", id)
+            assert chat.say("and now") == "2: and now\n"
+        finally:
+            err = chat.close()
+        assert f"✓ main {id} done: the long one is done" in err
+
+
+class Talk:
+    """A chat through a pipe, one line at a time."""
+
+    def __init__(self, home: House) -> None:
+        import subprocess
+
+        self._process = home.start("chat", stdin=subprocess.PIPE)
+
+    def say(self, text: str) -> str:
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._process.stdin.write(text + "\n")
+        self._process.stdin.flush()
+        return self._process.stdout.readline()
+
+    def close(self) -> str:
+        _, err = self._process.communicate(timeout=20)
+        return err
+
+
+@needs("tmux")
+def test_at_a_prompt_there_is_history_completion_several_lines_and_ctrl_c(tmp_path: Path) -> None:
+    gate = Gate(at=0)
+
+    async def talk(heard: Any) -> Any:
+        return await gate(heard) if heard.messages[-1].text == "wait" else echo(heard)
+
+    with house(tmp_path, talk) as home, terminal(tmp_path, 80, 24) as screen:
+        screen.retinue("chat", env=home.env, cwd=home.project)
+        screen.until("\n>")
+        screen.type("one")
+        screen.keys("M-Enter")
+        screen.type("two")
+        screen.keys("Enter")
+        screen.until("1: one")
+        screen.until(lambda text: text.rstrip().endswith("n/a"))
+        screen.type("/co")
+        screen.keys("Tab", "Enter")
+        screen.until("tokens, n/a")
+        screen.type("wait")
+        screen.keys("Enter")
+        assert gate.reached.wait(20)
+        screen.until("● running")
+        screen.keys("C-c")
+        screen.until("The conversation goes on from here")
+        screen.keys("Up")
+        screen.until("> wait")
+        screen.keys("C-c")
+        screen.until("Ctrl-C again leaves")
+        screen.keys("C-c")
+        assert screen.code() == 130
+        kept = home.store.parent / "chat.history"
+        assert "+wait" in kept.read_text() and os.stat(kept).st_mode & 0o077 == 0
+        assert [run["state"] for run in home.runs()] == ["cancelled", "completed"]

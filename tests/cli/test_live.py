@@ -1,0 +1,279 @@
+"""The live view in a real terminal: `retinue run` and `attach` under tmux, with a scripted provider."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from retinue.testing import call
+from tests.cli.house import SECONDS, house, is_alive
+from tests.cli.terminal import Terminal, terminal
+from tests.needs import needs
+
+pytestmark = needs("tmux")
+FANOUT = ("--family", "fanout")
+
+
+class Staff:
+    """A lead that starts sub-agents by name; each works until it is let go. What they were told is kept."""
+
+    def __init__(self, *names: str, calls: int = 1) -> None:
+        self.names, self._n_calls = names, calls
+        self.free: dict[str, threading.Event] = {name: threading.Event() for name in names}
+        self.heard: list[str] = []
+        self.opened = threading.Event()
+        self.answers: dict[str, Any] = {}
+
+    async def __call__(self, heard: Any) -> Any:
+        first, turn = heard.messages[0].text, sum(type(m).__name__ == "Assistant" for m in heard.messages)
+        self.heard += [m.text for m in heard.messages if type(m).__name__ == "User"]
+        if first.startswith("Lead"):
+            if turn:
+                return "The report."
+            each = -(-len(self.names) // self._n_calls)
+            groups = [self.names[i : i + each] for i in range(0, len(self.names), each)]
+            return [call("spawn_agents", tasks=[{"task": n, "max_turns": 10} for n in group]) for group in groups]
+        if turn == 0:
+            return self.answers.get(first) or call("list", path=".")
+        await asyncio.to_thread(self.free[first].wait, SECONDS) if len(self.names) < 20 else await self._many(first)
+        return call("submit_result", result=f"{first} has 5 files")
+
+    async def _many(self, name: str) -> None:
+        while not (self.free[name].is_set() or self.opened.is_set()):
+            await asyncio.sleep(0.1)
+
+    def release(self, *names: str) -> None:
+        for name in names or self.names:
+            self.free[name].set()
+        if not names:
+            self.opened.set()
+
+
+@contextmanager
+def running(folder: Path, staff: Staff, *flags: str, size: tuple[int, int] = (80, 24), **env: str) -> Iterator[Any]:
+    """A run in a terminal, as soon as its sub-agents are there."""
+    with house(folder, staff) as home, terminal(folder, *size) as screen:
+        try:
+            screen.retinue("run", *FANOUT, *flags, "Lead them: map it", env={**home.env, **env}, cwd=home.project)
+            screen.until("running")
+            yield home, screen
+        finally:
+            staff.release()
+
+
+def rows(screen: Terminal) -> list[str]:
+    return [line for line in screen.lines() if line[1:3] in ("├─", "└─")]
+
+
+def test_a_run_is_shown_as_it_moves_and_stays_when_it_ends(tmp_path: Path) -> None:
+    staff = Staff("agents", "models", "a name that is much longer than its column")
+    with running(tmp_path, staff) as (_, screen):
+        screen.until(lambda text: text.count("list .") == 3)
+        assert [row[4] for row in rows(screen)] == ["●"] * 3
+        assert "0/3" in screen.text() and "select" in screen.text()
+        staff.release("models")
+        screen.until("models has 5 files")
+        assert [row[4] for row in rows(screen)] == ["●", "✓", "●"], "rows stay where they are"
+        staff.release()
+        assert screen.code() == 0
+        after = screen.text()
+        assert [row[4] for row in rows(screen)] == ["✓"] * 3 and "select" not in after
+        assert "\nThe report.\n" in after and "done in" in after and "4 agents" in after
+        assert all(len(line) <= 80 for line in screen.lines())
+
+
+def test_it_fits_after_every_resize(tmp_path: Path) -> None:
+    staff = Staff("agents", "models", "tests")
+    with running(tmp_path, staff, size=(100, 30)) as (_, screen):
+        screen.until(lambda text: text.count("list .") == 3)
+        for columns, lines in ((40, 24), (80, 12), (120, 30), (60, 24)):
+            screen.resize(columns, lines)
+            screen.until(lambda text: _is_one_frame(text, columns, lines))
+
+
+def _is_one_frame(text: str, columns: int, lines: int) -> bool:
+    shown = text.split("\n")
+    return (
+        text.count("◌ waiting") == 1
+        and text.count("select") == 1
+        and all(len(line) <= columns for line in shown)
+        and sum(line[1:3] in ("├─", "└─") for line in shown) == (3 if lines // 3 >= 5 else 1)
+    )
+
+
+def test_keys_select_open_message_cancel_and_answer(tmp_path: Path) -> None:
+    staff = Staff("agents", "config")
+    staff.answers["config"] = call("ask", question="Which of the two?")
+    with running(tmp_path, staff, size=(100, 40)) as (_, screen):
+        screen.until("needs you")
+        screen.keys("Down", "Down", "Enter")
+        shown = screen.until("── agents ")
+        assert "▸ list ." in shown and "[the directory is empty]" in shown
+        screen.keys("m")
+        screen.until("message to agents")
+        screen.type("skip the tests q x")
+        screen.keys("Enter")
+        screen.keys("Enter", "Down", "Enter")
+        screen.until("? config asks: Which of the two?")
+        screen.type("the second")
+        screen.keys("Enter")
+        screen.until(lambda text: "needs you" not in text)
+        staff.release("config")
+        screen.until("config has 5 files")
+        screen.keys("Up")
+        screen.keys("x")
+        screen.until("cancelled")
+        assert screen.code() == 0
+        assert any("the second" in text for text in staff.heard) is False, "an answer is the result of the call"
+        assert "1 failed" not in screen.text()
+
+
+def test_a_permission_is_given_with_one_key(tmp_path: Path) -> None:
+    with house(tmp_path, Permitting()) as home, terminal(tmp_path, 100, 30) as screen:
+        screen.retinue("run", "--family", "none", "write it", env=home.env, cwd=home.project)
+        shown = screen.until("needs you")
+        assert "press a" in shown
+        screen.keys("x")
+        screen.until("cancel ")
+        screen.keys("n")
+        screen.keys("a")
+        shown = screen.until("y once  A always in this run  n no")
+        assert "note.txt" in shown
+        screen.paste("y")
+        screen.keys("y")
+        assert screen.code() == 0
+        assert (home.project / "note.txt").read_text() == "hello"
+
+
+class Permitting:
+    def __call__(self, heard: Any) -> Any:
+        done = any(type(m).__name__ == "Result" for m in heard.messages)
+        return "Written." if done else call("write", path="note.txt", content="hello")
+
+
+def test_ctrl_c_cancels_the_children_first_and_keeps_what_there_is(tmp_path: Path) -> None:
+    staff = Staff("agents", "models")
+    with running(tmp_path, staff) as (home, screen):
+        screen.until(lambda text: text.count("list .") == 2)
+        staff.release("agents")
+        screen.until("agents has 5 files")
+        screen.keys("C-c")
+        assert screen.code() == 130
+        shown = screen.text()
+        assert "cancelling; what there is by now is kept" in shown
+        assert [row[4] for row in rows(screen)] == ["✓", "-"]
+        assert {run["label"]: run["state"] for run in home.runs()} == {
+            "main": "cancelled",
+            "agents": "completed",
+            "models": "cancelled",
+        }
+        screen.type("echo back to a sane terminal")
+        screen.until("echo back to a sane terminal")
+
+
+def test_it_goes_on_when_somebody_leaves_and_is_found_again(tmp_path: Path) -> None:
+    staff = Staff("agents", "models")
+    with running(tmp_path, staff) as (home, screen):
+        screen.until(lambda text: text.count("list .") == 2)
+        screen.keys("b")
+        assert screen.code() == 0
+        assert "it may still be going on: retinue attach" in screen.text().replace("\n", "")
+        with terminal(tmp_path, 80, 24) as other:
+            other.retinue("attach", env=home.env, cwd=home.project)
+            other.until(lambda text: text.count("list .") == 2)
+            staff.release("models")
+            other.until("models has 5 files")
+            other.keys("C-c")
+            assert other.code() == 130, "who only looks only leaves"
+        assert home.runs()[0]["state"] == "waiting"
+        staff.release()
+        assert home.ok("attach", "-q") == "The report."
+
+
+def test_it_sleeps_and_wakes_with_the_shell(tmp_path: Path) -> None:
+    staff = Staff("agents")
+    with house(tmp_path, staff) as home, terminal(tmp_path, 80, 24) as screen:
+        screen.start(["bash", "--norc", "-i"], {**home.env, "PS1": "shell% "}, home.project)
+        screen.until("shell%")
+        python = subprocess.list2cmdline([sys.executable, "-m", "retinue", "run", *FANOUT, "Lead"])
+        screen.type(python)
+        screen.keys("Enter")
+        screen.until("list .")
+        screen.keys("C-z")
+        screen.until("Stopped")
+        screen.type("echo sane-$((40+2))")
+        screen.keys("Enter")
+        screen.until("sane-42")
+        screen.type("fg")
+        screen.keys("Enter")
+        screen.until(lambda text: "select" in text.rpartition("fg")[2])
+        screen.keys("Down", "Enter")
+        screen.until("── main")
+        staff.release()
+        screen.until("The report.")
+
+
+def test_two_hundred_sub_agents_stay_smooth(tmp_path: Path) -> None:
+    names = [f"area {n}" for n in range(200)]
+    staff = Staff(*names, calls=20)
+    with running(tmp_path, staff) as (home, screen):
+        screen.until("+195 more: 195 running")
+        screen.keys("End")
+        screen.until(lambda text: "▸└─ ● area 199" in text)
+        screen.keys("Escape")
+        staff.release(*names[3:150])
+        shown = screen.until("147 done, 48 running")
+        assert [row.split()[2:4] for row in rows(screen)][:3] == [["area", "0"], ["area", "1"], ["area", "2"]], shown
+        assert len(screen.text().split("\n")) <= 10
+        began = time.monotonic()
+        screen.keys("?")
+        screen.until("select an agent")
+        assert time.monotonic() - began < 5
+        staff.release()
+        assert screen.code() == 0
+        assert "201 agents" in screen.text()
+        pid = home.host_pid()
+    home.until(lambda: not is_alive(pid))
+
+
+def test_without_colour_nothing_is_coloured(tmp_path: Path) -> None:
+    for env, is_colored in (({"NO_COLOR": "1"}, False), ({}, True)):
+        staff = Staff("agents")
+        folder = tmp_path / str(is_colored)
+        folder.mkdir()
+        with running(folder, staff, **env) as (_, screen):
+            screen.until("list .")
+            shown = screen.text(colors=True)
+            assert ("\x1b[36m" in shown) is is_colored
+            assert "running" in shown and "●" in shown
+
+
+def test_a_dumb_terminal_ci_and_a_screen_reader_get_lines_that_stay(tmp_path: Path) -> None:
+    for n, env in enumerate(({"TERM": "dumb"}, {"CI": "true"}, {"RETINUE_AX_SCREEN_READER": "1"})):
+        staff = Staff("agents")
+        folder = tmp_path / str(n)
+        folder.mkdir()
+        with running(folder, staff, **env) as (_, screen):
+            screen.until("agents")
+            staff.release()
+            assert screen.code() == 0
+            shown = screen.text()
+            assert shown.count("done") >= 2 and "select" not in shown
+            assert ("✓" in shown) is ("RETINUE_AX_SCREEN_READER" not in env)
+
+
+def test_piped_it_is_one_line_for_each_change_without_a_sequence(tmp_path: Path) -> None:
+    staff = Staff("agents", "models")
+    staff.release()
+    with house(tmp_path, staff) as home:
+        done = home.real("run", *FANOUT, "Lead them")
+        assert (done.returncode, done.stdout) == (0, "The report.\n")
+        assert "\x1b" not in done.stderr and "\r" not in done.stderr
+        assert sum("agents" in line and "done" in line for line in done.stderr.splitlines()) >= 0

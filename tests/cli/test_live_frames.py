@@ -1,0 +1,366 @@
+"""Frames of the live view: what fits, what is counted, what is kept out; drawn on an emulated terminal."""
+
+from __future__ import annotations
+
+import io
+import os
+import pty
+import signal
+import termios
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pyte
+import pytest
+from rich.text import Text
+
+from retinue.cli.feed import feed
+from retinue.cli.keys import Decoder, Editor, Keys
+from retinue.cli.manners import Manners, manners
+from retinue.cli.paint import Painter
+from retinue.cli.screen import Focus, Screen, branches, columns, cut, wrap
+from retinue.cli.transcript import Transcripts
+from retinue.cli.view import View
+from retinue.core.events import Entry, Replied
+from retinue.core.orders import Order, Spec
+from retinue.core.state import NOTHING, Asking, Calls, Ended, Question, Queued, Run, State, Thinking
+from retinue.core.values import Assistant, Call, Ending, Reply, Result, Usage, User
+from tests.cli.record import SCENES, load
+
+AT = 1_800_000_000_000
+THINKS = Thinking(attempt=1, purpose="turn", hold=NOTHING, max_output=1)
+DONE = Ended(ending=Ending(state="completed", stop="done", text="5 files, 4 key types", at=AT + 900))
+FAILED = Ended(ending=Ending(state="failed", stop="error", error="no such file", at=AT + 900))
+ASKS = Asking(
+    calls=Calls(
+        message=1,
+        count=1,
+        open=1,
+        asks=1,
+        questions=(Question(index=0, id="q", call_id="c", text="write docs/A.md?", kind="permission"),),
+    )
+)
+
+
+def tree(*states: State, labels: Any = None, task: str = "map this repository") -> View:
+    """A parent with one child for each state."""
+    view = View()
+    view.take(Spec(id="top", root="top", order=Order(agent="lead", task=task), created_at=AT))
+    view.take(Run(id="top", state=THINKS, started_at=AT, usage=Usage(input=1_300), turn=2))
+    for n, state in enumerate(states):
+        label = labels[n] if labels else f"agent {n}"
+        order = Order(agent="worker", task="t", label=label, max_turns=10)
+        view.take(Spec(id=f"c{n}", root="top", parent="top", depth=1, order=order, created_at=AT))
+        view.take(Run(id=f"c{n}", state=state, started_at=AT, usage=Usage(input=2_000), turn=3))  # type: ignore[arg-type]
+    return view
+
+
+def frame(view: View, width: int = 80, height: int = 24, focus: Focus | None = None, **more: Any) -> list[str]:
+    lines = Screen(view).frame(focus or Focus(), AT + 2_000, width, height, **more)
+    return [line.plain for line in lines]
+
+
+@pytest.mark.parametrize("width", [20, 40, 60, 80, 100, 200])
+@pytest.mark.parametrize("height", [6, 10, 24, 60])
+def test_a_frame_is_a_third_of_the_screen_at_most_and_no_line_is_too_long(width: int, height: int) -> None:
+    view = tree(*[THINKS] * 60, *[DONE] * 150)
+    lines = Screen(view).frame(Focus(), AT + 2_000, width, height)
+    assert len(lines) <= max(4, min(12, height // 3)) and len(lines) < height
+    assert all(line.cell_len < max(width, 21) for line in lines)
+    opened = Screen(view).frame(Focus(selected="c5", opened="c5"), AT, width, height, [("said", "x " * 500)] * 50)
+    assert len(opened) <= max(8, 2 * min(12, height // 3)) and len(opened) < height
+
+
+def test_what_does_not_fit_is_counted() -> None:
+    lines = frame(tree(*[THINKS] * 43, *[DONE] * 157))
+    assert len(lines) == 8
+    assert lines[-2] == " +195 more: 157 done, 38 running"
+
+
+def test_who_needs_somebody_is_shown_first_and_in_its_place() -> None:
+    lines = frame(tree(*[THINKS] * 150, ASKS, *[THINKS] * 49))
+    (asking,) = [line for line in lines[:-1] if "needs you" in line]
+    assert "agent 150" in asking and "asks: write docs" in asking and "press ↵" in asking
+    assert lines.index(asking) == 5 and "? 1 needs you: press a" in lines[-1]
+    assert [line.split()[2:4] for line in lines[1:5]] == [["agent", str(n)] for n in range(4)]
+
+
+def test_rows_that_are_shown_stay_when_others_begin_to_work() -> None:
+    view = tree(*[Queued()] * 100, *[THINKS] * 3, *[Queued()] * 100)
+    screen = Screen(view)
+    first = [line.plain for line in screen.frame(Focus(), AT, 80, 24)]
+    view.take(Run(id="c5", state=THINKS, started_at=AT))
+    after = [line.plain for line in screen.frame(Focus(), AT, 80, 24)]
+    assert [line for line in first[1:-2] if "running" in line] == [line for line in after[1:-2] if "agent 10" in line]
+    assert any("agent 5 " in line for line in after)
+
+
+def test_the_selected_row_is_always_there_and_the_window_scrolls_with_it() -> None:
+    view = tree(*[THINKS] * 200)
+    screen, focus = Screen(view), Focus()
+    for n in (0, 3, 10, 199, 197, 5):
+        focus.selected = f"c{n}"
+        lines = [line.plain for line in screen.frame(focus, AT, 80, 24)]
+        (chosen,) = [line for line in lines if line.startswith("▸")]
+        assert f"agent {n} " in chosen
+        assert len(lines) == 8
+
+
+def test_each_state_has_a_glyph_a_word_and_a_colour() -> None:
+    view = tree(THINKS, DONE, FAILED, ASKS, Queued())
+    lines = Screen(view).frame(Focus(), AT + 2_000, 100, 40)
+    told = {}
+    for line in lines[1:-1]:
+        colored = [s for s in line.spans if str(s.style) not in ("", "dim", "bold", "bold cyan")]
+        spans = [line.plain[s.start : s.end].strip() for s in colored]
+        told[line.plain.split()[1]] = spans
+    assert told["●"][:2] == ["●", "running"] and told["✗"][0] == "✗" and "failed" in told["✗"]
+    assert told["?"][0] == "?" and "needs you" in told["?"] and "done" in told["✓"]
+    assert "queued" in lines[5].plain
+
+
+def test_numbers_have_one_place_each() -> None:
+    lines = frame(tree(THINKS, DONE, FAILED, labels=["short", "a much longer label than fits", "日本語の名前です長い"]))
+    from rich.cells import cell_len
+
+    places = {cell_len(line[: line.index("2.0k")]) for line in lines[1:4]}
+    assert len(places) == 1
+
+
+@pytest.mark.parametrize("width", [40, 80, 120])
+def test_wide_and_combining_letters_do_not_shift_a_column(width: int) -> None:
+    labels = ["日本語" * 10, "é" * 30, "👩‍👩‍👧 family", "plain", "a\u0301" * 20]
+    lines = Screen(tree(*[THINKS] * 5, labels=labels)).frame(Focus(), AT + 2_000, width, 40)
+    from rich.cells import cell_len
+
+    places = {cell_len(line.plain[: line.plain.index("running")]) for line in lines[1:6]}
+    assert len(places) == 1
+
+
+def test_a_label_that_would_take_over_the_terminal_is_only_text() -> None:
+    evil = "\x1b[2J\x1b[H\x1b]0;owned\x07\u202eevil\nnext"
+    view = tree(THINKS, labels=[evil], task=evil)
+    said = Transcripts(lambda call: call.name)
+    said.hear("c0", User(text=evil))
+    said.hear("c0", Assistant(text=evil, calls=(Call(id="1", name="x"),)))
+    said.preview("c0", 1, evil)
+    focus = Focus(opened="c0")
+    text = "".join(line.plain for line in Screen(view).frame(focus, AT, 80, 24, said.of("c0")))
+    assert "evil" in text and all(c.isprintable() for c in text)
+
+
+@pytest.mark.parametrize("name", SCENES)
+def test_every_moment_of_a_real_run_can_be_drawn(name: str) -> None:
+    view = View()
+    screen = Screen(view)
+    for item in load(name):
+        feed(view, item)
+        for width in (30, 80, 130):
+            assert screen.frame(Focus(), AT, width, 24)
+    last = [line.plain for line in screen.last(AT, 100, 40)]
+    assert len(last) == len(view.nodes) and not any("select" in line for line in last)
+
+
+def test_branches_are_drawn_for_the_rows_that_are_there() -> None:
+    view = View()
+    for id, parent, depth in (("a", "", 0), ("b", "a", 1), ("c", "b", 2), ("d", "b", 2), ("e", "a", 1), ("f", "e", 2)):
+        view.take(Spec(id=id, parent=parent, root="a", depth=depth, order=Order(agent=id, task="t")))
+    rows = view.rows(AT)[1:]
+    assert branches(rows, 0) == ["├─ ", "│  ├─ ", "│  └─ ", "└─ ", "   └─ "]
+    assert branches([rows[1], rows[4]], 0) == ["   ├─ ", "   └─ "]
+
+
+def test_an_opened_agent_shows_what_is_said_and_written() -> None:
+    view, said = tree(THINKS), Transcripts(lambda call: f"read {call.name}")
+    said.hear("c0", User(text="look at it"))
+    said.hear("c0", Assistant(text="I look.", calls=(Call(id="1", name="docker.py"),)))
+    said.hear("c0", Result(call_id="1", text="12 lines", name="read"))
+    said.hear("c0", Result(call_id="2", text="not permitted", denied=True))
+    said.preview("c0", 2, "It has ")
+    said.preview("c0", 2, "twelve")
+    lines = frame(view, focus=Focus(selected="c0", opened="c0"), transcript=said.of("c0"))
+    assert lines[2].startswith("── agent 0 c0 · running · turn 3/10 ")
+    assert [line.strip() for line in lines[3:-1]] == [
+        "look at it",
+        "I look.",
+        "▸ read docker.py",
+        "↳ 12 lines",
+        "⊘ not permitted",
+        "It has twelve ▌",
+    ]
+    said.preview("c0", 3, "Again")
+    assert said.of("c0")[-1][1] == "Again ▌"
+    said.hear("c0", Assistant(text="Again."))
+    assert said.of("c0")[-1] == ("said", "Again.")
+
+
+def test_silence_and_turns_are_told_at_the_end_of_a_row() -> None:
+    view = tree(THINKS, FAILED)
+    view.take(Entry(run="c0", at=AT, event=Replied(attempt=1, reply=Reply(message=Assistant()))))
+    screen = Screen(view)
+    assert "turn 3/10" in screen.frame(Focus(), AT + 30_000, 80, 24)[1].plain
+    later = [line.plain for line in screen.frame(Focus(), AT + 185_000, 80, 24)]
+    assert "silent 3m" in later[1] and "r retry" in later[2]
+
+
+def test_cutting_and_wrapping_count_cells() -> None:
+    assert cut("日本語", 5) == "日本…" and cut("ab", 4) == "ab  " and cut("abc", 0) == ""
+    assert wrap("one two three", 7) == ["one two", "three"] and wrap("日本語日本語", 4) == ["日本", "語日", "本語"]
+    assert all(columns(w).now >= 0 for w in range(10, 300))
+
+
+class Pyte(io.StringIO):
+    """A terminal that keeps what is drawn on it."""
+
+    def __init__(self, columns: int, lines: int) -> None:
+        super().__init__()
+        self.screen = pyte.Screen(columns, lines)
+        self._stream = pyte.Stream(self.screen)
+        self.raw = ""
+
+    def write(self, text: str) -> int:
+        self.raw += text
+        self._stream.feed(text)
+        return len(text)
+
+    @property
+    def shown(self) -> list[str]:
+        return [line.rstrip() for line in self.screen.display if line.strip()]
+
+
+def test_a_frame_replaces_the_one_before_and_what_stays_is_above() -> None:
+    out = Pyte(40, 12)
+    painter = Painter(out, color=True)
+    out.write("$ retinue\r\n")
+    painter.paint([Text("one"), Text("two"), Text("three")], 40)
+    painter.paint([Text("1"), Text("2")], 40)
+    assert out.shown == ["$ retinue", "1", "2"]
+    painter.above([Text("note")], 40)
+    painter.paint([Text("1"), Text("2"), Text("3")], 40)
+    assert out.shown == ["$ retinue", "note", "1", "2", "3"]
+    painter.leave([Text("end")], 40)
+    out.write("answer")
+    assert out.shown == ["$ retinue", "note", "end", "answer"] and not out.screen.cursor.hidden
+
+
+def test_the_same_frame_is_not_written_twice() -> None:
+    out = Pyte(40, 12)
+    painter = Painter(out, color=False)
+    painter.paint([Text("one")], 40)
+    before = out.raw
+    painter.paint([Text("one")], 40)
+    assert out.raw == before
+
+
+def test_a_frame_that_the_terminal_has_wrapped_is_cleared_whole() -> None:
+    out = Pyte(20, 12)
+    painter = Painter(out, color=False)
+    painter.paint([Text("x" * 18), Text("y" * 18)], 20)
+    narrow = Pyte(10, 12)
+    narrow.write("above\r\n" + "x" * 18 + "\r\n" + "y" * 18)
+    painter._stream = narrow
+    painter.paint([Text("a"), Text("b")], 10)
+    assert narrow.shown == ["above", "a", "b"]
+
+
+def test_without_colour_only_weight_is_left() -> None:
+    import re
+
+    for color in (True, False):
+        out = Pyte(100, 30)
+        view = tree(THINKS, DONE, FAILED, ASKS)
+        Painter(out, color=color).paint(Screen(view).frame(Focus(selected="c1"), AT, 100, 30), 100)
+        codes = {int(n) for found in re.findall(r"\x1b\[([\d;]*)m", out.raw) for n in found.split(";") if n}
+        assert bool({n for n in codes if 30 <= n <= 49 or 90 <= n <= 107}) is color
+
+
+@pytest.mark.parametrize(
+    ("env", "tty", "flag", "color", "moves"),
+    [
+        ({"TERM": "xterm"}, True, "auto", True, True),
+        ({"TERM": "xterm"}, False, "auto", False, False),
+        ({"TERM": "xterm", "NO_COLOR": "1"}, True, "auto", False, True),
+        ({"TERM": "xterm", "NO_COLOR": ""}, True, "auto", True, True),
+        ({"TERM": "xterm", "NO_COLOR": "1", "CLICOLOR_FORCE": "1"}, True, "auto", False, True),
+        ({"TERM": "xterm", "CLICOLOR_FORCE": "1"}, False, "auto", True, False),
+        ({"TERM": "xterm", "FORCE_COLOR": "3"}, False, "auto", True, False),
+        ({"TERM": "xterm", "FORCE_COLOR": "0"}, True, "auto", True, True),
+        ({"TERM": "xterm", "NO_COLOR": "1"}, True, "always", True, True),
+        ({"TERM": "xterm"}, True, "never", False, True),
+        ({"TERM": "dumb"}, True, "auto", False, False),
+        ({}, True, "auto", False, False),
+        ({"TERM": "xterm", "CI": "true"}, True, "auto", True, False),
+        ({"TERM": "xterm", "CI": "false"}, True, "auto", True, True),
+        ({"TERM": "xterm", "RETINUE_AX_SCREEN_READER": "1"}, True, "auto", True, False),
+        ({"TERM": "xterm", "CLICOLOR": "0"}, True, "auto", False, True),
+    ],
+)
+def test_manners_follow_the_environment(env: dict[str, str], tty: bool, flag: str, color: bool, moves: bool) -> None:
+    class Stream(io.StringIO):
+        def isatty(self) -> bool:
+            return tty
+
+    assert manners(env, Stream(), flag) == Manners(color, moves)
+
+
+@pytest.mark.parametrize(
+    ("pieces", "keys"),
+    [
+        ([b"a", b"\x1b[A\x1b[B\x1bOA"], ["a", "up", "down", "up"]),
+        ([b"\x1b", b"[A"], ["up"]),
+        ([b"\x1b[", b"B"], ["down"]),
+        ([b"\xe6\x97", b"\xa5"], ["日"]),
+        ([b"\x1b[200~rm -rf x\ny\x1b[201~q"], ["paste:rm -rf x\ny", "q"]),
+        ([b"\x1b[200~half", b" more\x1b[201~"], ["paste:half more"]),
+        ([b"\r\n\x7f\x15\x1b\r"], ["enter", "enter", "backspace", "clear", "newline"]),
+        ([b"\x1b[5~\x1b[6~\x1b[1;5C\x00"], ["pgup", "pgdn"]),
+        ([b"\x1bq"], ["esc", "q"]),
+    ],
+)
+def test_keys_are_read_from_bytes_in_any_pieces(pieces: list[bytes], keys: list[str]) -> None:
+    decoder = Decoder()
+    assert [key for piece in pieces for key in decoder.take(piece)] == keys
+
+
+def test_an_escape_alone_is_a_key_once_nothing_follows() -> None:
+    decoder = Decoder()
+    assert decoder.take(b"\x1b") == [] and decoder.is_waiting
+    assert decoder.flush() == ["esc"] and not decoder.is_waiting
+
+
+def test_a_line_is_edited() -> None:
+    editor = Editor("hello world")
+    for key in ("word", "t", "h", "e", "r", "e", "home", "right", "backspace", "H", "end", "paste: a\nb\x1b", "left"):
+        editor.press(key)
+    assert (editor.text, editor.at) == ("Hello there a b ", 15)
+    editor.press("clear")
+    assert (editor.text, editor.at) == (" ", 0)
+    editor.press("delete")
+    assert editor.text == ""
+
+
+@contextmanager
+def terminal() -> Iterator[tuple[int, int]]:
+    ours, theirs = pty.openpty()
+    try:
+        yield ours, theirs
+    finally:
+        os.close(ours)
+        os.close(theirs)
+
+
+def test_the_terminal_is_put_back_as_it_was_whatever_happens() -> None:
+    with terminal() as (ours, theirs):
+        before = termios.tcgetattr(theirs)
+        handlers = [signal.getsignal(n) for n in (signal.SIGTSTP, signal.SIGCONT, signal.SIGWINCH)]
+        keys = Keys(theirs, theirs)
+        keys.is_foreground = lambda: True  # type: ignore[method-assign]
+        with pytest.raises(RuntimeError), keys:
+            during = termios.tcgetattr(theirs)
+            assert not during[3] & (termios.ICANON | termios.ECHO) and during[3] & termios.ISIG
+            os.write(ours, b"x\x1b[A")
+            assert keys.read() == ["x", "up"] and keys.read() == []
+            raise RuntimeError
+        assert termios.tcgetattr(theirs) == before
+        assert [signal.getsignal(n) for n in (signal.SIGTSTP, signal.SIGCONT, signal.SIGWINCH)] == handlers

@@ -1,0 +1,95 @@
+"""Hosts for tests, forked from a process that has everything imported already: the same code in a process of its own,
+without the half second that Python needs to read it.
+"""
+
+from __future__ import annotations
+
+import array
+import atexit
+import json
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping
+from typing import IO
+
+CODE = """
+import array, gc, json, os, socket, sys
+import aiohttp, yaml
+import retinue.cli.host, retinue.models.explorer, retinue.models.openai_chat, retinue.library.translate
+from retinue.models.catalog import Catalog
+from retinue.tools.builtin.kit import NAMES
+
+line = socket.socket(fileno=int(sys.argv[2]))
+gc.freeze()
+while True:
+    data, ancillary, _, _ = line.recvmsg(1 << 20, socket.CMSG_SPACE(8))
+    if not data:
+        break
+    told = json.loads(data)
+    fds = array.array("i", ancillary[0][2])
+    pid = os.fork()
+    if pid:
+        for fd in fds:
+            os.close(fd)
+        os.waitpid(pid, 0)  # the host forks once more, so that this one ends at once
+        continue
+    line.close()
+    os.setsid()
+    os.dup2(fds[0], 0)
+    os.dup2(fds[1], 1)
+    for fd in fds:
+        os.close(fd)
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+    os.environ.clear()
+    os.environ.update(told["env"])
+    os.chdir(told["cwd"])
+    os._exit(retinue.cli.host.main(told["argv"]))
+"""
+
+
+class Forked:
+    """What the command line needs of a process that it has started."""
+
+    def __init__(self, stdin: IO[bytes], stdout: IO[bytes]) -> None:
+        self.stdin, self.stdout = stdin, stdout
+
+    def wait(self) -> int:
+        return 0
+
+
+class Zygote:
+    def __init__(self) -> None:
+        self._line, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        # The name of the host's module is an argument, so that its processes are found by it.
+        command = [sys.executable, "-c", CODE, "retinue.cli.host", str(theirs.fileno())]
+        env = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+        self._process = subprocess.Popen(command, pass_fds=[theirs.fileno()], env=env, stderr=subprocess.DEVNULL)
+        theirs.close()
+        atexit.register(self.close)
+
+    def start(self, command: list[str], cwd: str, env: Mapping[str, str]) -> Forked:
+        """In the place of `client.start_process`."""
+        their_in, our_in = os.pipe()
+        our_out, their_out = os.pipe()
+        told = json.dumps({"argv": command[3:], "cwd": cwd, "env": dict(env)}).encode()
+        fds = array.array("i", [their_in, their_out])
+        self._line.sendmsg([told], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, fds)])
+        os.close(their_in)
+        os.close(their_out)
+        return Forked(os.fdopen(our_in, "wb"), os.fdopen(our_out, "rb"))
+
+    def close(self) -> None:
+        self._line.close()
+        self._process.wait(10)
+
+
+_made: list[Zygote] = []
+
+
+def zygote() -> Zygote:
+    """One for all tests of this process."""
+    if not _made:
+        _made.append(Zygote())
+    return _made[0]
