@@ -105,7 +105,7 @@ def test_children_and_grandchildren_have_their_place_and_their_words() -> None:
         "queued",
         "thinks",
         "look",
-        "thinks, after look",
+        "look · thinks",
         "writes: 5 files, 4 key types",
         "5 files, 4 key types",
     ]

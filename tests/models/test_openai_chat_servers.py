@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from retinue.core.values import Assistant, Usage
-from retinue.errors import ModelUnavailable
+from retinue.errors import ModelError, ModelUnavailable
 from retinue.models import openai_chat
 from retinue.models.codec import Options, keep_opaque
 from retinue.models.openai_chat import OpenAIChat
+from retinue.models.openai_chat_plain import plain_reply
 from tests.models.openai_chat_support import calls, decoded, delta, sse, tool
 
 A, B = ("a", "read", '{"p":1}'), ("b", "read", '{"p":2}')
@@ -213,3 +214,90 @@ def test_only_what_carries_content_counts_as_content() -> None:
 def test_another_choice_is_not_mixed_in() -> None:
     other = {"choices": [{"index": 1, "delta": {"content": "no"}, "finish_reason": "length"}]}
     assert decoded(sse(delta(content="yes"), other, delta("stop"))) == decoded(sse(delta(content="yes"), delta("stop")))
+
+
+WHOLE: dict[str, Any] = {
+    "object": "chat.completion",
+    "model": "m",
+    "choices": [
+        {
+            "index": 0,
+            "message": {
+                "role": "assistant",
+                "content": "Hi",
+                "tool_calls": [
+                    {"id": "a", "type": "function", "function": {"name": "read", "arguments": "{}"}},
+                    {"id": "b", "type": "function", "function": {"name": "read", "arguments": ' {"p": 1}'}},
+                ],
+            },
+            "finish_reason": "tool_calls",
+        }
+    ],
+    "usage": {
+        "prompt_tokens": 10,
+        "completion_tokens": 5,
+        "total_tokens": 18,
+        "prompt_tokens_details": {"cached_tokens": 4, "cache_write_tokens": None},
+    },
+}
+ODD = [
+    "",
+    " ",
+    "x",
+    "a",
+    None,
+    True,
+    0,
+    1,
+    -1,
+    2.5,
+    1 << 60,
+    [],
+    {},
+    [{}],
+    {"a": 1},
+    "length",
+    "stop",
+    "content_filter",
+]
+
+
+def places(value: Any, *path: Any) -> list[tuple[Any, ...]]:
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return [path, *(place for key, item in inner for place in places(item, *path, key))]
+
+
+def test_the_short_way_to_read_a_whole_reply_leads_where_the_long_one_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each value of an ordinary body is replaced by odd ones or left out, and odd fields are added."""
+    bodies = [WHOLE]
+    for *path, last in [place for place in places(WHOLE) if place]:
+        for odd in [..., *ODD]:
+            body = json.loads(json.dumps(WHOLE))
+            holder = body
+            for key in path:
+                holder = holder[key]
+            if odd is ... and isinstance(holder, dict):
+                del holder[last]
+            elif odd is not ...:
+                holder[last] = odd
+            bodies.append(body)
+    for name in ("error", "usage", "x_groq", "refusal", "reasoning", "reasoning_content", "delta", "cached_tokens"):
+        for odd in ODD:
+            for holder in (lambda b: b, lambda b: b["choices"][0], lambda b: b["choices"][0]["message"]):
+                body = json.loads(json.dumps(WHOLE))
+                holder(body)[name] = odd
+                bodies.append(body)
+
+    def read(body: Any) -> Any:
+        decoder = OpenAIChat(reasoning="reasoning_content").decoder(Options(stream=False))
+        try:
+            decoder.feed(json.dumps(body).encode())
+            return decoder.finish()
+        except ModelError as error:
+            return type(error), error.kind, str(error)
+
+    short = [plain_reply(json.dumps(body).encode()) for body in bodies]
+    whole = [read(body) for body in bodies]
+    monkeypatch.setattr(openai_chat, "plain_reply", lambda body: None)
+    assert [read(body) for body in bodies] == whole
+    assert short[0] is not None and 50 < sum(found is not None for found in short) < len(short) / 2

@@ -89,7 +89,7 @@ def rules(effect: str, texts: Sequence[str]) -> tuple[str, ...]:
 
 
 def tool_names(word: str) -> tuple[str, ...]:
-    """Our tools by any of the names that they have elsewhere. Whoever speaks of `agent` means all that starts others."""
+    """Our tools by any of the names that they have elsewhere; who speaks of `agent` means all that starts others."""
     from retinue.library.spec import did_you_mean
     from retinue.library.tools_aliases import AGENT, CANONICAL, resolve
     from retinue.tools.families.profiles import FAMILIES, family

@@ -46,7 +46,6 @@ class Board:
         self._asked: set[int] = set()
         self._paused: set[str] = set()
         self._loaded: set[str] = set()
-        self._version = -1
         self._totals: deque[tuple[float, int]] = deque(maxlen=MINUTE + 1)
         self._rates: dict[str, deque[tuple[float, int]]] = {}
 

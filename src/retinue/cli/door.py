@@ -18,13 +18,15 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 @dataclass
 class Door:
-    """One use of the command line. `store` and `cwd` are what was asked for, "" when nothing was."""
+    """One use of the command line. `store` and `cwd` are what was asked for, "" when nothing was. `standing` is how it
+    stands with the trust in the project, once somebody has asked."""
 
     environ: Mapping[str, str]
     store: str = ""
     cwd: str = ""
     is_quiet: bool = False
     color: str = "auto"
+    standing: Any = field(default=None, repr=False)
     _places: where.Places | None = field(default=None, repr=False)
 
     @property

@@ -239,7 +239,7 @@ class Live:
             self._open(title, lambda key: self._decide(id, question, key), style="bold yellow")
         else:
             self._open(
-                title,
+                title + "\n   ↵ answers, esc does not",
                 lambda text: self._watching.answer(id, question=question.id, text=text),
                 style="bold yellow",
                 writes=True,

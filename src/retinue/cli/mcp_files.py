@@ -13,6 +13,7 @@ from typing import Any
 
 import click
 import msgspec
+from msgspec.structs import replace
 
 from retinue.cli.door import Door
 from retinue.cli.places import config_home
@@ -37,8 +38,26 @@ class Found:
         return set(_WORD.findall(msgspec.json.encode(self.sources).decode()))
 
 
-def find_servers(door: Door, given: Sequence[str], *, strict: bool, trusted: bool) -> Found:
-    """The first that names a server wins: command line, project (the nearest folder first), user."""
+def find_servers(
+    door: Door,
+    given: Sequence[str],
+    *,
+    strict: bool,
+    trusted: bool,
+    more: Mapping[str, Any] | None = None,
+    disabled: Sequence[str] = (),
+) -> Found:
+    """The first that names a server wins: command line, configuration (`more`), project (the nearest folder first),
+    user. Those that are `disabled` are left out wherever they stand."""
+    found = _find(door, given, strict, trusted, more or {})
+    kept = [
+        replace(source, servers={n: entry for n, entry in source.servers.items() if n not in disabled})
+        for source in found.sources
+    ]
+    return Found([source for source in kept if source.servers], found.left_out, found.names - set(disabled))
+
+
+def _find(door: Door, given: Sequence[str], strict: bool, trusted: bool, more: Mapping[str, Any]) -> Found:
     found = Found()
     for text in given:
         if text.lstrip().startswith("{"):
@@ -48,6 +67,8 @@ def find_servers(door: Door, given: Sequence[str], *, strict: bool, trusted: boo
             _add(found, _read(path, f"--mcp-config {text}"), path, door.environ)
     if strict:
         return found
+    if more:
+        _add(found, msgspec.json.encode({"mcp_servers": more}), None, door.environ, dialect="codex")
     for path in _of_project(door):
         raw = trusted_bytes(door, path) if trusted else None
         if raw is not None:
@@ -81,7 +102,15 @@ def _read(path: Path, said: str) -> bytes:
         raise click.UsageError(f"{said} cannot be read ({error.strerror}).") from None
 
 
-def _add(found: Found, raw: bytes, path: Path | None, environ: Mapping[str, str], *, is_ours: bool = True) -> None:
+def _add(
+    found: Found,
+    raw: bytes,
+    path: Path | None,
+    environ: Mapping[str, str],
+    *,
+    is_ours: bool = True,
+    dialect: str = "",
+) -> None:
     """Take the servers of one file. A file that somebody has named and that cannot be read is an error."""
     from retinue.tools.mcp_client.config import Source
     from retinue.tools.mcp_client.dialects import dialect_of, entries, translate
@@ -94,7 +123,7 @@ def _add(found: Found, raw: bytes, path: Path | None, environ: Mapping[str, str]
             raise click.UsageError(f"{name or '--mcp-config'}: {error}.") from None
         found.left_out.append(_told("", "failed", str(error), name))
         return
-    source = Source(file=name, dialect=dialect_of(tree, path))
+    source = Source(file=name, dialect=dialect or dialect_of(tree, path))
     servers, complaints = translate(tree, source, environ, {})
     for complaint in complaints:
         if complaint.fatal and not complaint.server and is_ours:

@@ -25,7 +25,7 @@ from retinue.library.spec import AgentSpec, Library
 from retinue.library.staff import StaffArgs, StaffTool
 from retinue.library.translate import to_agents
 from retinue.tools.base import Caller, Returned
-from retinue.tools.families.profiles import family
+from retinue.tools.families.profiles import family, settings_of
 
 _STAMP = re.compile(r"-([0-9a-f]{8})(?=\.|$)")
 
@@ -91,7 +91,7 @@ class Plans:
         found = to_agents(
             library,
             default_model=self._model(plan.model),
-            families=tuple(family(f, **plan.settings.get(f, {})) for f in plan.families),
+            families=tuple(family(f, **plan.settings.get(settings_of(f)[0], {})) for f in plan.families),
             lead=plan.lead,
             models=lambda name: self._model(plan.models[name]) if plan.models.get(name) else None,
             tools=tools,

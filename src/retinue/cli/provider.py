@@ -23,6 +23,12 @@ DEFAULTS = {
 """The model that is used of a provider when only its key is there, in the order in which keys are looked for."""
 SERVERS = {"ollama": 11434, "lmstudio": 1234, "llamacpp": 8080, "vllm": 8000}
 PROBE_SECONDS = 0.15
+SHORT = {
+    "sonnet": "anthropic:claude-sonnet-4-5",
+    "opus": "anthropic:claude-opus-4-5",
+    "haiku": "anthropic:claude-haiku-4-5",
+}
+"""Names without a number, as files of Claude's agents have them."""
 _FAMILIES = {"claude": "anthropic", "gpt": "openai", "o1": "openai", "o3": "openai", "o4": "openai", "gemini": "gemini"}
 
 
@@ -65,6 +71,7 @@ def checked(name: str, environ: Mapping[str, str]) -> str:
         return name
     if name in ("offline", "explorer"):
         return OFFLINE
+    name = SHORT.get(name.lower(), name)
     if "|" in name:
         return "|".join(checked(part, environ) for part in name.split("|"))
     if ":" not in name:

@@ -34,7 +34,8 @@ def library(door: Door, agents: str = "", *, trusted: bool | None = None) -> Lib
         codex_home=codex,
     )
     wrong = [c for s in found.broken if s.source.scope == "command" for c in s.complaints if c.severity == "error"]
-    wrong += [c for c in found.complaints if c.severity == "error" and agents and c.path in (agents[:200], "--agents")]
+    given = (_path(door, agents)[:200], "--agents") if agents else ()
+    wrong += [c for c in found.complaints if c.severity != "note" and c.path in given]
     if wrong:
         where = "" if "--agents" in wrong[0].path else "--agents: "
         raise ConfigError(f"{where}{wrong[0]}")

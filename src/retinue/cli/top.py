@@ -27,7 +27,7 @@ SORTS: dict[str, Callable[[Row], Any]] = {
     "state": lambda row: (not row.needs_you, row.is_over, row.state),
 }
 SECONDS = 1.0
-NOW = 44
+NAME, NOW = 28, 38
 
 
 def matches(row: Row, wanted: str) -> bool:
@@ -57,13 +57,13 @@ def pick(rows: Iterable[Row], wanted: str, sort: str, is_tree: bool) -> list[Row
 def cells(row: Row, board: Board, sort: str) -> list[Text]:
     """One line of the table."""
     lead = "  " * row.depth + "└ " if row.depth and sort == "tree" else ""
-    name = f"{lead}{row.label}" if row.depth else f"{row.short} {row.task or row.label}"
+    name = lead + line(row.label, max(8, NAME - len(lead))) if row.depth else line(f"{row.short} {row.task}", NAME)
     rate = board.rate(row.id)
     context = f"{100 * row.context // row.window}%" if row.window else words.count(row.context)
     silent = row.silent_ms >= SILENT_MS
     tone = BAD if row.error else "yellow" if row.needs_you else "dim" if row.is_over else ""
     return [
-        Text(line(name, 32), style="bold" if not row.depth else ""),
+        Text(name, style="" if row.depth else "bold"),
         Text(f"{row.glyph} {done(row.state)}", style=style(row.state)),
         Text(line(row.now, NOW), style=tone),
         Text(turns(row) if row.turn else "", justify="right"),
@@ -220,16 +220,19 @@ class Top(App[None]):
         for name in COLUMNS:
             table.add_column(name, key=name)
         table.focus()
-        self._draw()
+        self._look()
         if self._first in self.board.view.nodes:
             self.push_screen(Opened(self.board, self._first))
-        self.set_interval(self._seconds, self._draw)
+        self.set_interval(self._seconds, self._look)
 
-    def _draw(self) -> None:
+    def _look(self) -> None:
         self.board.refresh()
         for text in self.board.notices:
             self.notify(line(text), severity="warning", markup=False)
         self.board.notices.clear()
+        self._draw()
+
+    def _draw(self) -> None:
         self.screen_stack[0].query_one("#head", Static).update(headline(self.board))
         rows = pick(self.board.rows(), self.wanted, self.sort, self.is_tree)
         self._fill({row.id: cells(row, self.board, self.sort) for row in rows})

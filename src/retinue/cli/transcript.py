@@ -11,6 +11,7 @@ from retinue.core.values import Assistant, Call, Message, Result
 KEEP = 200
 """Lines that are kept of one run."""
 LONG = 2_000
+RESULT = 240
 MOST = 8
 """Lines of one text."""
 
@@ -54,7 +55,7 @@ def tell(message: Message, describe: Callable[[Call], str]) -> Iterator[tuple[st
     elif isinstance(message, Result):
         kind = "denied" if message.denied else "bad" if message.error else "result"
         sign = {"denied": "⊘", "bad": "✗"}.get(kind, "↳")
-        yield kind, f"  {sign} {line(message.text, 400)}"
+        yield kind, f"  {sign} {line(message.text, RESULT)}"
     else:
         yield from _lines("task" if message.kind == "task" else "mail", message.text)
 

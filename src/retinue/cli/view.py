@@ -88,6 +88,7 @@ class Node:
     last_call: str = ""
     writing: str = ""
     attempt: int = 0
+    replied: int = 0
     questions: dict[str, Question] = field(default_factory=dict)
     trouble: str = ""
     retry_at: int | None = None
@@ -230,6 +231,7 @@ class View:
         match event:
             case Replied():
                 node.calls = {i: self._describe(call) for i, call in enumerate(event.reply.message.calls)}
+                node.replied = event.attempt
                 node.writing, node.trouble, node.retry_at, node.tries = "", "", None, 0
                 node.is_taken_up = False
             case ModelFailed():
@@ -343,9 +345,13 @@ class View:
         if node.run is not None and isinstance(node.run.state, Waiting):
             n = max(len(node.children), node.run.n_children)
             return f"{node.n_over} of {n} children done" if n > 1 else "waits for its child" if n else "waits for mail"
-        if node.calls:
-            first = next(iter(node.calls.values()))
-            return f"{first} (+{len(node.calls) - 1} more)" if len(node.calls) > 1 else first
+        calls, last = node.calls, node.last_call
+        # A call that was refused has no step of its own: the next attempt says that it is closed.
+        if node.run is not None and isinstance(node.run.state, Thinking) and node.run.state.attempt > node.replied:
+            calls, last = {}, next(reversed(calls.values()), last)
+        if calls:
+            first = next(iter(calls.values()))
+            return f"{first} (+{len(calls) - 1} more)" if len(calls) > 1 else first
         if node.writing.strip():
             return "writes: " + phrases.tail(node.writing)
         if node.is_taken_up:
@@ -354,7 +360,7 @@ class View:
             return "queued"
         if node.tries:
             return f"asks the provider again (try {node.tries + 1})"
-        return f"thinks, after {node.last_call}" if node.last_call else "thinks"
+        return f"{last} · thinks" if last else "thinks"
 
 
 def _state(node: Node) -> str:

@@ -91,12 +91,10 @@ def _candidates(text: str, places: Places, key: tuple[str, ...], value: str) -> 
             if header.path == key[:depth]:
                 at = _end_of_section(text, places, header)
                 yield _inserted(text, at, f"{dotted(key[depth:])} = {value}", newline)
-    if len(key) == 1:
-        yield _inserted(text, _end_of_section(text, places, None), f"{dotted(key)} = {value}", newline)
-        return
-    body = text if not text or text.endswith("\n") else text + newline
-    gap = newline if body.strip() else ""
-    yield f"{body}{gap}[{dotted(key[:-1])}]{newline}{dotted(key[-1:])} = {value}{newline}"
+        if depth == len(key) - 1:
+            body = text if not text or text.endswith("\n") else text + newline
+            gap = newline if body.strip() else ""
+            yield f"{body}{gap}[{dotted(key[:-1])}]{newline}{dotted(key[-1:])} = {value}{newline}"
     yield _inserted(text, _end_of_section(text, places, None), f"{dotted(key)} = {value}", newline)
 
 

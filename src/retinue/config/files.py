@@ -9,7 +9,7 @@ import stat
 import tomllib
 from typing import Any
 
-from retinue.config.problems import ConfigProblems, Problem, shown
+from retinue.config.problems import ConfigProblems, Problem, problem, shown
 from retinue.config.toml_places import Path, Places, dotted
 
 MOST_BYTES = 1 << 20
@@ -18,7 +18,7 @@ _CAMEL = re.compile(r"(?<=[a-z0-9])([A-Z])")
 
 
 def fail(where: str, message: str, line: int = 0, column: int = 0) -> ConfigProblems:
-    return ConfigProblems([Problem(where=where, message=message, line=line, column=column)])
+    return ConfigProblems([problem(where, message, line, column)])
 
 
 def read_bytes(path: str) -> bytes:
@@ -102,12 +102,12 @@ class Document:
         line, column = self.places.line(again.at), self.places.column(again.at)
         key = shown(dotted(again.path))
         message = f"{key} stands twice, first in line {self.places.line(first.at)}: keep one of them"
-        return Problem(where=self.path, message=message, line=line, column=column, key=key)
+        return problem(self.path, message, line, column, key)
 
     def problem(self, path: Path, message: str) -> Problem:
         """A mistake at a key."""
         line, column = self.place(path)
-        return Problem(where=self.path, message=message, line=line, column=column, key=shown(dotted(path)))
+        return problem(self.path, message, line, column, dotted(path))
 
     def place(self, path: Path) -> tuple[int, int]:
         """Line and column of a key. JSON5 comes without places: there the key is looked for as a word."""

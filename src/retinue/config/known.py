@@ -53,6 +53,7 @@ def settings() -> Iterator[Setting]:
                 yield Setting((name, inner), inner_type, inner_about, getattr(section, inner))
 
 
+@lru_cache(maxsize=4096)
 def setting_of(key: tuple[str, ...]) -> Setting | None:
     """The setting that a key belongs to: itself, or the mapping or channel that it is an entry of."""
     for setting in every_setting():

@@ -12,7 +12,7 @@ import msgspec
 
 from retinue.config.files import Document, open_document
 from retinue.config.known import bare, check_value, every_setting, from_text, is_mapping, setting_of
-from retinue.config.problems import ConfigProblems, Problem, shown, unknown
+from retinue.config.problems import ConfigProblems, Problem, problem, shown, unknown
 from retinue.config.schema import SEEDED, About, Channel, Configuration, explained
 from retinue.config.seeds import HEADS, SECTIONS, Seeds, families_of
 from retinue.config.toml_places import Path, dotted
@@ -195,7 +195,7 @@ def read_environment(environ: Mapping[str, str]) -> Layer:
         try:
             value = from_text(setting, text)
         except ValueError as error:
-            layer.problems.append(Problem(where=name, message=str(error), key=dotted(setting.key)))
+            layer.problems.append(problem(name, str(error), key=dotted(setting.key)))
         else:
             layer.put(setting.key, value, Origin(kind="environment", where=name))
     return layer
@@ -213,7 +213,7 @@ def read_flags(flags: Mapping[str, Any]) -> Layer:
         try:
             checked = check_value(setting.type, setting.about, list(value) if isinstance(value, tuple) else value)
         except ValueError as error:
-            layer.problems.append(Problem(where=where, message=str(error), key=name))
+            layer.problems.append(problem(where, str(error), key=name))
         else:
             layer.put(key, checked, Origin(kind="flag", where=where))
     return layer
@@ -256,7 +256,7 @@ class Settings:
         try:
             return msgspec.convert(tree, Configuration)
         except msgspec.ValidationError as error:
-            raise ConfigProblems([Problem(where="the configuration", message=str(error))]) from None
+            raise ConfigProblems([problem("the configuration", str(error))]) from None
 
     def get(self, key: str) -> Any:
         """The value of a scalar or list by its key, as in `models.default`."""

@@ -72,17 +72,13 @@ def catalog_of(models: Models, environ: Mapping[str, str]) -> Catalog:
 
 def resolved(name: str, models: Models) -> str:
     """What an alias stands for, as far as it is one: to be looked at before a catalog exists."""
-    names, seen = model_names(models), list[str]()
-    while name in names:
-        if name in seen:
-            raise ConfigError(f"the alias {name!r} leads back to itself: {' -> '.join([*seen, name])}")
-        seen.append(name)
-        name = names[name]
-    if "|" in name:
-        parts = [part.strip() for part in name.split("|") if part.strip()]
-        if any(part in seen for part in parts):
-            raise ConfigError(f"the alias {seen[0]!r} leads back to itself: {' -> '.join([*seen, name])}")
-        inner = {k: v for k, v in names.items() if k not in seen}
-        rest = Models(aliases=inner)
-        return " | ".join(resolved(part, rest) for part in parts)
-    return name
+    return _resolved(name, model_names(models), ())
+
+
+def _resolved(name: str, names: Mapping[str, str], way: tuple[str, ...]) -> str:
+    if name in way:
+        raise ConfigError(f"the alias {way[0]!r} leads back to itself: {' -> '.join([*way, name])}")
+    if name not in names and "|" not in name:
+        return name
+    parts = [part.strip() for part in names.get(name, name).split("|") if part.strip()]
+    return " | ".join(_resolved(part, names, (*way, name)) for part in parts)

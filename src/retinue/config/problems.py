@@ -5,10 +5,17 @@ meant.
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable
 
 from retinue.core.values import Value
 from retinue.errors import ConfigError
+
+_SECRET = re.compile(
+    r"(?:sk|gsk|hf|xai|ghp|gho|ghs|glpat|r8|nvapi|pplx|csk|fw|tgp)[-_][A-Za-z0-9_-]{8,}|AIza[A-Za-z0-9_-]{20,}"
+    r"|github_pat_\w{10,}|xox[abprs]-[A-Za-z0-9-]{8,}|AKIA[A-Z0-9]{12,}|eyJ[A-Za-z0-9_-]{10,}\.[\w-]{5,}"
+)
+"""Shapes of keys that providers give out."""
 
 
 class Problem(Value):
@@ -22,6 +29,15 @@ class Problem(Value):
 
     def __str__(self) -> str:
         return f"{self.where}{f', line {self.line}' if self.line else ''}: {self.message}"
+
+
+def problem(where: str, message: str, line: int = 0, column: int = 0, key: str = "") -> Problem:
+    """A mistake in words that can be shown: one line, no controls, and nothing that looks like a key."""
+    return Problem(where=where, message=shown(message, 2_000), line=line, column=column, key=shown(key, 200))
+
+
+def looks_secret(text: str) -> bool:
+    return _SECRET.search(text) is not None
 
 
 class ConfigProblems(ConfigError):
@@ -47,5 +63,6 @@ def unknown(word: str, known: Iterable[str], what: str) -> str:
 
 def shown(text: str, most: int = 80) -> str:
     """A word of a file in a message: one line, nothing that a terminal would obey."""
-    flat = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
+    flat = _SECRET.sub("(a key)", text)
+    flat = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in flat)
     return flat if len(flat) <= most else flat[: most - 1] + "…"

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -192,6 +193,7 @@ SEEDED = ("profiles", "families")
 """Settings that have more than one spelling in files: `seeds` reads them."""
 
 
+@lru_cache(maxsize=64)
 def explained(kind: type[msgspec.Struct]) -> dict[str, tuple[Any, About | None]]:
     """The fields of a section with their types and what is known of them."""
     from typing import get_type_hints

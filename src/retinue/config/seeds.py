@@ -125,7 +125,7 @@ class Seeds:
                 return
             except ConfigError as error:
                 said = str(error)
-            except (ValueError, TypeError, ArithmeticError) as error:
+            except (ValueError, TypeError, ArithmeticError, RecursionError) as error:
                 said = f"the settings of family {settings_of(profile)[0]!r} are wrong: {error}"
             key = next((k for k in left if k in said or camel(k) in said), None)
             self._say(left[key][1] if key else next(iter(left.values()))[1][:-1], said)

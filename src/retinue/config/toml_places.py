@@ -173,6 +173,8 @@ class Places:
             self._skip(_SPACE)
             if not self._take("."):
                 return tuple(parts)
+            if len(parts) > MOST_NESTED:
+                raise Lost
 
     def _skip(self, pattern: re.Pattern[str], *, needed: bool = False) -> str:
         found = pattern.match(self.text, self._at)

@@ -339,7 +339,7 @@ def limits_in(headers: Mapping[str, str]) -> dict[str, tuple[float, float, float
     """Limit, what is left of it, and seconds until it is full again, by name, where the headers tell all three."""
     found: dict[str, dict[str, str]] = {}
     for header, value in headers.items():
-        if (match := _LIMIT.fullmatch(header)) is not None:
+        if "limit" in header.lower() and (match := _LIMIT.fullmatch(header)) is not None:
             found.setdefault((match["b"] or match["c"]).lower(), {})[(match["a"] or match["d"]).lower()] = value
     out = {}
     for name, told in found.items():

@@ -308,14 +308,15 @@ class HttpModel:
             if decoder.done:
                 # What the provider has said to be complete is complete, however the connection ends.
                 break
+            moment = now()
             if decoder.contents != before:
-                since = now()
-            idle, content = now() + times.idle, since + times.content
+                since = moment
+            idle, content = moment + times.idle, since + times.content
             if idle <= content and idle <= latest:
                 limit.until, limit.why = idle, "idle"
             else:
                 limit.until, limit.why = (content, "content") if content <= latest else (latest, "attempt")
-            if now() >= limit.until:
+            if moment >= limit.until:
                 raise TimeoutError(limit.why)
         if not response.content.at_eof():
             await _end(response)
@@ -344,8 +345,12 @@ class HttpModel:
     def _hidden(self, reply: Reply) -> Reply:
         """A reply in which somebody on the way has put the key, without it."""
         said = reply.message
-        parts = (said.text, said.opaque, reply.model, *(part for c in said.calls for part in (c.id, c.name, c.args)))
-        if not any(secret in part for secret in self._secrets for part in parts):
+        for secret in self._secrets:
+            if secret in said.text or secret in said.opaque or secret in reply.model:
+                break
+            if any([secret in c.args or secret in c.name or secret in c.id for c in said.calls]):
+                break
+        else:
             return reply
         return msgspec.json.decode(self._hide(msgspec.json.encode(reply).decode()), type=Reply)
 

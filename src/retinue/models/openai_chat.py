@@ -20,6 +20,7 @@ from retinue.core.values import Assistant, Call, Image, Message, Reply, Result, 
 from retinue.errors import ModelError, ModelRejected, ModelUnavailable
 from retinue.models.codec import Options, arguments, keep_opaque, opaque_for
 from retinue.models.failures import MAX_WORDS, delay, failed, worded
+from retinue.models.openai_chat_plain import plain_reply
 from retinue.models.sse import Events
 
 MAX_BODY = 64 << 20
@@ -249,6 +250,9 @@ class _Decoder:
             raise ModelUnavailable("the provider sent an event that is not JSON", kind="server_error") from None
 
     def finish(self) -> Reply:
+        if self._body is not None and (plain := plain_reply(bytes(self._body))) is not None:
+            self.done = True
+            return plain
         with suppress(ValueError):  # what was cut is not JSON, and nothing ends the reply then
             if self._body is not None:
                 self._chunk(_load(bytes(self._body)))

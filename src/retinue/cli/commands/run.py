@@ -8,9 +8,11 @@ from typing import Any
 import click
 
 from retinue.cli import asking, exits, wire, words
+from retinue.cli.configured import configured
 from retinue.cli.door import Door, Duration, common, option, out, pass_door
 from retinue.cli.planning import Planned, make_plan
 from retinue.cli.running import SEVERITIES, Wish, carry_out, dump, head_of, line_to, start
+from retinue.config.schema import Configuration
 from retinue.errors import ConfigError
 
 
@@ -94,12 +96,13 @@ def command(door: Door, /, **told: Any) -> int:
 
     PROMPT is what to do; `-` stands for what is on stdin.
     """
+    value = configured(door, told, click.get_current_context())
     door.is_quiet, door.color = told["quiet"], told["color"]
     _check(told)
     wish = _wish(door, told)
     if told["go_on"] or told["resume"]:
         return _again(door, told, wish)
-    planned, terms = _plan(door, told), _terms(door, told, wish)
+    planned, terms = _plan(door, told, value), _terms(door, told, wish)
     if told["input_format"] == "stream-json":
         return _converse(door, planned, terms, wish)
     text = asking.prompt(told["prompt"]) + (f"\n\njob: {told['job']}" if told["job"] else "")
@@ -135,7 +138,7 @@ def _wish(door: Door, told: dict[str, Any]) -> Wish:
     )
 
 
-def _plan(door: Door, told: dict[str, Any]) -> Planned:
+def _plan(door: Door, told: dict[str, Any], value: Configuration) -> Planned:
     return make_plan(
         door,
         agent=told["agent"],
@@ -145,6 +148,8 @@ def _plan(door: Door, told: dict[str, Any]) -> Planned:
         model=told["model"] or "",
         mcp=told["mcp_config"],
         strict_mcp=told["strict_mcp_config"],
+        config_model=told["config_model"],
+        value=value,
     )
 
 
@@ -162,7 +167,11 @@ def _terms(door: Door, told: dict[str, Any], wish: Wish) -> wire.Terms:
         timeout_seconds=told["timeout"],
         max_turns=told["max_turns"],
         mode=asking.mode(modes[0]) if modes else "",
-        rules=(*asking.rules("allow", told["allowed_tools"]), *asking.rules("deny", told["disallowed_tools"])),
+        rules=(
+            *asking.rules("allow", told["allowed_tools"]),
+            *asking.rules("deny", told["disallowed_tools"]),
+            *told["rules"],
+        ),
         read=dirs,
         questions="ask" if wish.can_answer or waits else "deny",
     )

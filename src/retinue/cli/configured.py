@@ -1,0 +1,86 @@
+"""What a run is told by the configuration where its command says nothing: flags come first, then the environment, the
+project's file if it is trusted, and the user's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from retinue.cli import settings, words
+from retinue.cli.door import Door
+from retinue.errors import ConfigError
+
+if TYPE_CHECKING:
+    from retinue.config.layers import Settings
+    from retinue.config.schema import Configuration
+
+FILLED = {
+    "agent": "agents.default",
+    "max_budget_usd": "limits.max_budget_usd",
+    "max_tokens": "limits.max_tokens",
+    "max_turns": "limits.max_turns",
+    "timeout": "limits.timeout",
+    "permission_mode": "permissions.mode",
+    "permission_prompts": "permissions.prompts",
+    "output_format": "output.format",
+    "color": "output.color",
+    "quiet": "output.quiet",
+    "strict_mcp_config": "mcp.strict",
+}
+"""Flags of a command, and the setting that stands in for one that is not given."""
+JOINED = {"add_dir": "permissions.directories", "mcp_config": "mcp.files"}
+"""Flags that can be given several times: what is configured comes behind."""
+
+
+def configured(door: Door, told: dict[str, Any], context: click.Context) -> Configuration:
+    """Fill in what was not said, and take keys and addresses into the environment. Raises `ConfigError` with everything
+    that is wrong."""
+    found = settings.load(door)
+    fill(found, told, lambda name: context.get_parameter_source(name) is click.core.ParameterSource.DEFAULT)
+    value = found.value
+    if value.models.keys or value.models.urls:
+        from retinue.config.models import model_environment
+
+        door.environ = model_environment(value.models, door.environ)
+    return value
+
+
+def fill(found: Settings, told: dict[str, Any], is_open: Any) -> None:
+    said_otherwise = {"permission_mode"} if told.get("sandbox") or told.get("yolo") else set()
+    for name, key in FILLED.items():
+        if name in told.keys() - said_otherwise and is_open(name) and found.origin(key).kind not in ("default", "environment"):
+            told[name] = found.get(key)
+            if name == "timeout" and isinstance(told[name], str):
+                told[name] = words.seconds(told[name])
+    for name, key in JOINED.items():
+        if name in told and found.origin(key).kind not in ("default", "environment"):
+            told[name] = tuple(dict.fromkeys((*told[name], *found.get(key))))
+    told["rules"] = found.rules
+    told["config_model"] = found.get("models.default") if found.origin("models.default").kind != "environment" else ""
+
+
+def families(value: Configuration) -> tuple[tuple[str, ...] | None, dict[str, dict[str, Any]]]:
+    """The families that are configured, None for the usual ones, and the settings of each by its own name."""
+    listed = list(value.families) if value.profiles is None else value.profiles
+    return tuple(listed) or None, {name: dict(told) for name, told in value.families.items()}
+
+
+def model_name(name: str, value: Configuration) -> str:
+    """What a name of a model stands for."""
+    if not name:
+        return ""
+    from retinue.config.models import resolved
+
+    return resolved(name, value.models)
+
+
+def refuse_model(model: str, allow: Mapping[str, tuple[str, ...]]) -> None:
+    """ConfigError for a model of a provider of which others are allowed."""
+    for part in model.split("|"):
+        head, _, name = part.strip().partition(":")
+        if name and head in allow and not any(fnmatchcase(name, pattern) for pattern in allow[head]):
+            raise ConfigError(f"the configuration does not allow {part.strip()}: models.allow.{head} has others")

@@ -1,0 +1,436 @@
+"""Attacks on permissions, questions, copies of a repository and leases that come to nothing: who may answer what, what
+a grant is worth, and what a restart at any point leaves of a question.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from retinue import Agent, Caller, Capabilities, NotFound, Orders, Refused, Retinue, Rules, tool
+from retinue.core import permits
+from retinue.core.events import Answered, Asked, Decided, Narrowed
+from retinue.core.history import History
+from retinue.core.state import Asking, Question, Working
+from retinue.core.values import Assistant, Budget, Call, Guard, Result
+from retinue.errors import RetinueError
+from retinue.models.base import Request
+from retinue.runtime.conversations import Conversation
+from retinue.sandbox.worktree import Worktrees
+from retinue.testing import Scripted, call
+from tests.core.driver import Story, hand
+from tests.core.driver import call as made
+from tests.needs import needs
+
+WRITE = Guard(risk="write", subject="path", guarded=True)
+SHELL = Guard(risk="execute", subject="command", guarded=True)
+FREE = Capabilities(mode="bypassPermissions")
+
+
+def story(**order: Any) -> Story:
+    """A boss whose `note` needs a permission, and somebody to ask."""
+    told = Story()
+    for name in ("boss", "hand"):
+        told.define(name, crew=("boss", "hand"), guards={"note": WRITE})
+    told.start(**{"questions": "ask", **order})
+    return told
+
+
+def question(told: Story, id: str, index: int = 0) -> Question:
+    state = told.state(id)
+    assert isinstance(state, Asking | Working)
+    return next(q for q in state.calls.questions if q.index == index)
+
+
+def decided(told: Story, id: str, call: Call, index: int = 0, **fields: Any) -> Decided:
+    fields = {"question": question(told, id, index).id, "turn": told.run(id).turn, "allow": True, **fields}
+    return Decided(index=index, call=call, **fields)
+
+
+def unanswered(told: Story, id: str) -> list[str]:
+    """Calls without exactly one result, as far as a turn has been closed."""
+    messages = told.messages(id)
+    given = [m.call_id for m in messages if isinstance(m, Result)]
+    wanted = [c.id for m in messages if isinstance(m, Assistant) for c in m.calls]
+    return sorted({c for c in wanted + given if given.count(c) != wanted.count(c)})
+
+
+# grants and decisions
+
+
+@pytest.mark.parametrize("guard", [WRITE, SHELL], ids=["path", "command"])
+def test_a_grant_is_worth_exactly_what_was_shown(guard: Guard) -> None:
+    """Random subjects out of everything that means something in a pattern: no grant matches another subject."""
+    r = random.Random(11)
+    pieces = ["a", "b", "*", "?", "[a]", "\\", "/", ".", " ", "(", ")", "\n", "**", "$x", ";", "é", "A"]
+    subjects = {"x" + "".join(r.choices(pieces, k=r.randint(0, 6))) for _ in range(120)}
+    plain = {permits.subject_of(Call(id="", name="t", args=json.dumps({guard.subject: s})), guard): s for s in subjects}
+    for subject in plain:
+        granted = permits.rule_for("allow", "t", subject)
+        hits = {
+            other
+            for other, text in plain.items()
+            if permits.rule_on(
+                [("run", Capabilities())],
+                Call(id="", name="t", args=json.dumps({guard.subject: text})),
+                guard,
+                (granted,),
+            ).verdict
+            == "allow"
+        }
+        assert hits == {subject}, granted
+
+
+def test_a_decision_counts_for_this_call_in_this_turn_and_once() -> None:
+    told, first = story(), made("note", "c1", '{"path":"a"}')
+    told.reply("root", "", first)
+    other = made("note", "c1", '{"path":"b"}')
+    assert told.post("root", decided(told, "root", other)), "other arguments"
+    assert told.post("root", decided(told, "root", first, turn=7)), "another turn"
+    assert told.post("root", decided(told, "root", first, question="0" * 16)), "another question"
+    yes = decided(told, "root", first)
+    assert told.post("root", yes) == ""
+    assert told.post("root", yes), "it was decided before"
+    told.tool("root")
+    assert told.post("root", yes), "the turn is over"
+    assert (told.is_("root"), unanswered(told, "root")) == ("Thinking", [])
+
+
+def test_a_no_that_comes_after_a_yes_does_not_end_the_call_twice() -> None:
+    told, first = story(), made("note", "c1", '{"path":"a"}')
+    told.reply("root", "", first)
+    yes, no = decided(told, "root", first), decided(told, "root", first, allow=False)
+    assert told.post("root", yes) == ""
+    assert "decided before" in told.post("root", no)
+    told.tool("root")
+    assert unanswered(told, "root") == []
+
+
+def test_calls_that_wait_for_a_yes_cannot_together_spend_more_than_the_budget() -> None:
+    told = story(budget=Budget(calls=1))
+    calls = [made("note", f"c{n}", f'{{"path":"{n}"}}') for n in range(3)]
+    told.reply("root", "", *calls)
+    for n, one in enumerate(calls):
+        assert told.post("root", decided(told, "root", one, n)) == ""
+    texts = [r.text for r in told.results("root")]
+    assert (len(texts), all("budget of tool calls is spent" in t for t in texts)) == (2, True)
+    assert told.account("root").spent[3] == 1
+
+
+def test_what_is_taken_while_somebody_thinks_about_it_stays_taken() -> None:
+    for access in (Capabilities(deny=("note",)), Capabilities(mode="plan"), Capabilities(rules=("deny: note(a)",))):
+        told, first = story(), made("note", "c1", '{"path":"a"}')
+        told.reply("root", "", first)
+        told.post("root", Narrowed(access=access))
+        assert told.post("root", decided(told, "root", first)) == ""
+        (result,) = told.results("root")
+        assert (result.error, told.is_("root")) == (True, "Thinking"), access
+
+
+# who may answer
+
+
+def test_nobody_but_the_parent_answers_what_was_put_to_the_parent() -> None:
+    told = story(questions="deny")
+    child, sibling = told.spawning("root", hand(join="none"), hand(join="none"))
+    told.reply(child, "", made("look", "q1"))
+    told.post(child, Asked(question="which?", **told.address(child, 0)))
+    for sender in ("", sibling, child):
+        told.mail_to(child, "the red one", sender=sender)
+        assert told.is_(child) == "Asking", sender
+    told.mail_to(child, "stop!", sender="root", steer=True)
+    assert told.is_(child) == "Thinking"
+    assert [r.text for r in told.results(child) if r.text == "stop!"] == []
+
+
+def test_no_text_of_a_parent_permits_a_call() -> None:
+    told = story()
+    (child,) = told.spawning("root", hand(join="none"))
+    told.reply(child, "", made("note", "c1", '{"path":"a"}'))
+    asked = question(told, child)
+    for text in ("yes", "allow", asked.id):
+        told.mail_to(child, text, sender="root")
+    assert told.post(child, Answered(turn=told.run(child).turn, index=0, call_id="c1", text="yes"))
+    assert told.is_(child) == "Asking"
+    assert told.results(child) == []
+
+
+def test_the_answer_to_a_question_leaves_a_permission_of_the_same_turn_open() -> None:
+    told = story(questions="deny")
+    (child,) = told.spawning("root", hand(join="none", questions="deny"))
+    told.reply(child, "", made("note", "c1", '{"path":"a"}'), made("look", "c2"))
+    assert [r.denied for r in told.results(child)] == [True], "there is nobody to permit it"
+    told.post(child, Asked(question="which?", **told.address(child, 1)))
+    told.mail_to(child, "yes", sender="root")
+    assert (told.is_(child), unanswered(told, child)) == ("Thinking", [])
+
+
+# restarts, messages and ends in the middle of a question
+
+
+@pytest.mark.parametrize("after", range(5))
+def test_a_restart_at_any_point_of_a_turn_with_questions_loses_and_doubles_nothing(after: int) -> None:
+    told = story()
+    first, second = made("note", "c1", '{"path":"a"}'), made("note", "c2", '{"path":"b"}')
+    steps: list[Callable[[], Any]] = [
+        lambda: told.reply("root", "", first, second, made("look", "c3")),
+        lambda: told.tool("root", 2),
+        lambda: told.post("root", decided(told, "root", first, 0)),
+        lambda: told.tool("root", 0),
+        lambda: told.post("root", decided(told, "root", second, 1, allow=False)),
+    ]
+    for n, step in enumerate(steps):
+        assert step() == ""
+        if n == after:
+            before = told.run("root").state
+            told.restart("pure")
+            if isinstance(before, Asking):
+                assert told.state("root") == before
+    assert (told.is_("root"), unanswered(told, "root")) == ("Thinking", [])
+    told.reply("root", "done")
+    assert (told.ended("root"), told.leaks()) == (("completed", "done"), {})
+
+
+@pytest.mark.parametrize("end", ["steer", "cancel", "deadline"])
+def test_a_turn_that_is_cut_short_leaves_no_question_behind(end: str) -> None:
+    told = story(timeout_ms=60_000)
+    first = made("note", "c1", '{"path":"a"}')
+    told.reply("root", "", first)
+    late = decided(told, "root", first)
+    if end == "steer":
+        told.mail_to("root", "something else", steer=True)
+    elif end == "cancel":
+        told.cancel("root")
+    else:
+        told.wake("root")
+    assert told.post("root", late), "what was permitted too late is not made"
+    assert told.effects[-1].__class__.__name__ != "CallTool"
+    shared = Conversation()
+    for message in told.messages("root"):
+        shared.append(message)
+    shown = list(History(shared, 0, len(shared)))
+    calls = [c.id for m in shown if isinstance(m, Assistant) for c in m.calls]
+    assert [m.call_id for m in shown if isinstance(m, Result)] == calls
+
+
+def test_a_question_of_a_grandchild_can_be_answered_when_the_root_is_gone() -> None:
+    told = story()
+    (child,) = told.spawning("root", hand(join="none", bond="keep", orphans="keep"))
+    (grandchild,) = told.spawning(child, hand(join="none", bond="keep"))
+    first = made("note", "c1", '{"path":"a"}')
+    told.reply(grandchild, "", first)
+    for id in (child, "root"):
+        while told.is_(id) == "Thinking":
+            told.reply(id, "bye")
+        assert told.is_(id) == "Ended"
+    told.restart()
+    assert told.post(grandchild, decided(told, grandchild, first, always=True)) == ""
+    assert told.is_(grandchild) == "Working"
+    told.tool(grandchild)
+    told.reply(grandchild, "", made("note", "c2", '{"path":"a"}'))
+    assert told.is_(grandchild) == "Working", "always means: in what is left of the tree"
+
+
+# through the front door
+
+
+def agent(name: str, *turns: Any, **fields: Any) -> Agent:
+    def script(request: Request) -> object:
+        return turns[request.turn] if request.turn < len(turns) else "done"
+
+    return Agent(name, model=Scripted(script, name=name), **fields)
+
+
+async def first_question(retinue: Retinue) -> Any:
+    for _ in range(1_000):
+        if found := await retinue.questions():
+            return found[0]
+        await asyncio.sleep(0.01)
+    raise AssertionError("nothing was asked")
+
+
+def test_of_many_who_decide_at_once_one_is_heard(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with Retinue(workspace=tmp_path) as retinue:
+            one = agent("one", call("write", path="a", content="x"), tools=["write"])
+            run = await retinue.spawn(one, "Go.", questions="ask")
+            q = await first_question(retinue)
+            told = [retinue.decide(q.id, n % 2 == 0, by=str(n)) for n in range(20)]
+            came = await asyncio.gather(*told, return_exceptions=True)
+            assert sum(c is None for c in came) == 1
+            assert all(isinstance(c, Refused | NotFound) for c in came if c is not None)
+            await retinue.wait(run)
+            results = [m for m in await retinue.messages(run) if isinstance(m, Result)]
+            assert len(results) == 1
+            assert (tmp_path / "a").exists() == (not results[0].denied)
+
+    asyncio.run(main())
+
+
+def test_the_same_argument_twice_is_refused_whoever_reads_it(tmp_path: Path) -> None:
+    async def main() -> None:
+        twice = Call(id="c1", name="write", args='{"path":"ok","path":"bad","content":"x"}')
+        async with Retinue(workspace=tmp_path, rules=Rules(mode="bypassPermissions")) as retinue:
+            one = agent("one", twice, tools=["write"])
+            outcome = await retinue.run(one, "Go.")
+            (result,) = [m for m in await retinue.messages(outcome.id) if isinstance(m, Result)]
+            assert "stands twice" in result.text
+        assert os.listdir(tmp_path) == []
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("cwd", ["/", "..", "sub/../..", "{top}x", "out", "sub/../out"])
+def test_no_spelling_sends_a_child_out_of_its_parents_directory(tmp_path: Path, cwd: str) -> None:
+    top = tmp_path / "top"
+    (top / "sub").mkdir(parents=True)
+    (tmp_path / "topx").mkdir()
+    (top / "out").symlink_to(tmp_path)
+
+    async def main() -> None:
+        child = agent("child", tools=["read"])
+
+        @tool(name="hire", restart="keyed")
+        async def hire(caller: Caller) -> Orders:
+            """Hire."""
+            return caller.spawn(child, "task", cwd=cwd.format(top=top))
+
+        async with Retinue(workspace=top) as retinue:
+            lead = agent("lead", call("hire"), tools=[hire, "read"], staff=[child])
+            outcome = await retinue.run(lead, "Go.")
+            (result,) = [m for m in await retinue.messages(outcome.id) if isinstance(m, Result)]
+            assert "outside the parent's directories" in result.text
+            assert (await retinue.tree(outcome.id)).children == ()
+
+    asyncio.run(main())
+
+
+def test_a_lease_is_given_back_however_its_run_ends(tmp_path: Path) -> None:
+    async def main() -> None:
+        writes, begun = call("write", path="a", content="x"), asyncio.Event()
+
+        @tool(name="rest", restart="pure")
+        async def rest() -> str:
+            """Wait."""
+            begun.set()
+            await asyncio.sleep(600)
+            return ""
+
+        def explode(request: Request) -> object:
+            if request.turn:
+                raise ValueError("no")
+            return writes
+
+        async with Retinue(workspace=tmp_path) as retinue:
+            await retinue.run(Agent("bad", model=Scripted(explode, name="bad"), tools=["write"]), "Go.", access=FREE)
+            assert not retinue._kit.writers._leases
+            run = await retinue.spawn(agent("slow", writes, call("rest"), tools=["write", rest]), "Go.", access=FREE)
+            await asyncio.wait_for(begun.wait(), 30)
+            assert list(retinue._kit.writers._leases) == [run]
+            await retinue.cancel(run)
+            assert not retinue._kit.writers._leases
+
+    asyncio.run(main())
+
+
+# copies of odd repositories
+
+
+def git(where: Path, *args: str) -> str:
+    who = ("-c", "user.name=a", "-c", "user.email=a@b")
+    return subprocess.run(["git", *who, "-C", str(where), *args], check=True, capture_output=True, text=True).stdout
+
+
+def repository(top: Path) -> Path:
+    top.mkdir(parents=True)
+    (top / "a.txt").write_text("one\n")
+    git(top, "init", "-q", "-b", "main")
+    git(top, "add", ".")
+    git(top, "commit", "-qm", "first")
+    return top
+
+
+def _bare(at: Path) -> Path:
+    git(at.parent, "clone", "-q", "--bare", str(repository(at.parent / "source")), str(at))
+    return at
+
+
+def _empty(at: Path) -> Path:
+    at.mkdir()
+    git(at, "init", "-q")
+    return at
+
+
+def _taken(at: Path) -> Path:
+    git(repository(at), "branch", "retinue")
+    return at
+
+
+@needs("git")
+@pytest.mark.parametrize("make", [_bare, _empty, _taken, lambda at: at / "missing"])
+def test_a_repository_that_cannot_be_copied_is_left_as_it_was(tmp_path: Path, make: Callable[[Path], Path]) -> None:
+    top = make(tmp_path / "top")
+
+    async def main() -> None:
+        trees = Worktrees(tmp_path / "trees")
+        with pytest.raises(RetinueError):
+            await trees.open("r1", str(top))
+        await trees.close("r1")
+        left = sorted(p.name for p in trees.folder.iterdir()) if trees.folder.is_dir() else []
+        assert left == []
+
+    asyncio.run(main())
+
+
+def _plain(at: Path) -> Path:
+    return at
+
+
+def _detached(at: Path) -> Path:
+    git(at, "checkout", "-q", "--detach")
+    return at
+
+
+def _worktree(at: Path) -> Path:
+    git(at, "worktree", "add", "-q", str(at.parent / "another"))
+    return at.parent / "another"
+
+
+def _merging(at: Path) -> Path:
+    git(at, "checkout", "-q", "-b", "other")
+    (at / "a.txt").write_text("two\n")
+    git(at, "commit", "-qam", "two")
+    git(at, "checkout", "-q", "main")
+    (at / "a.txt").write_text("three\n")
+    git(at, "commit", "-qam", "three")
+    subprocess.run(["git", "-C", str(at), "merge", "other"], check=False, capture_output=True)
+    return at
+
+
+@needs("git")
+@pytest.mark.parametrize("name", ["top", "with space", "line\nfeed", "-dash", "quote'\"", "é"])
+@pytest.mark.parametrize("make", [_plain, _detached, _worktree, _merging])
+def test_work_in_an_odd_repository_is_on_its_branch_and_the_rest_untouched(
+    tmp_path: Path, make: Callable[[Path], Path], name: str
+) -> None:
+    top = make(repository(tmp_path / name))
+    before = (top / "a.txt").read_text()
+
+    async def main() -> None:
+        trees = Worktrees(tmp_path / "trees")
+        copy = Path(await trees.open("r1", str(top)))
+        (copy / "new.txt").write_text("new\n")
+        await trees.close("r1", "task")
+        assert git(top, "show", "retinue/r1:new.txt") == "new\n"
+        assert not list(trees.folder.iterdir())
+
+    asyncio.run(main())
+    assert (top / "a.txt").read_text() == before
