@@ -37,7 +37,7 @@ from retinue.core.orders import Lane, Order, Orders
 from retinue.core.permits import question_id
 from retinue.core.roster import Roster
 from retinue.core.state import Ended
-from retinue.core.values import Assistant, Call, Capabilities, Definition, Mail, ModelInfo, Reply, Rules, Usage
+from retinue.core.values import Assistant, Call, Capabilities, Definition, Grant, Mail, ModelInfo, Reply, Rules, Usage
 
 RUN = "run"
 TEXT = Reply(message=Assistant(text="done"), usage=Usage(input=5, output=5))
@@ -56,7 +56,7 @@ EVENTS: tuple[RunEvent, ...] = (
     Asked(**WHERE, question="?"),
     Answered(turn=1, index=0, call_id="c0", text="yes"),
     Decided(question=ASKED, turn=1, index=0, call=CALL, allow=True),
-    Granted(rule="allow: t"),
+    Granted(grant=Grant(rule="allow: t")),
     Composed(turn=1, calls=((0, "c0", "t", "all"),)),
     ChildEnded(child="child"),
     Posted(mail=Mail(seq=0, text="hello")),

@@ -2,6 +2,7 @@
 model behind them, and what the terminal shows as SVG.
 """
 
+import re
 import sys
 import tempfile
 from pathlib import Path
@@ -95,6 +96,7 @@ def main() -> None:
             screen.retinue("run", "map this repository", env=home.env, cwd=home.project)
             screen.until(lambda text: text.count("running") >= 5 and "needs you" in text and "queued" in text)
             screen.until(lambda text: text.count("turn 1/10") >= 5)
+            screen.until(lambda text: re.search(r" [3-9]\.\ds  self", text))
             picture(screen, "live")
             screen.keys("Down", "Down", "Down", "Down", "Enter")
             screen.until("── environments")
@@ -112,6 +114,7 @@ def main() -> None:
                 top.retinue("top", env=home.env, cwd=home.project)
                 top.until("needs you")
                 top.until("git history")
+                top.until("Quit")
                 picture(top, "top", 120)
 
 

@@ -98,7 +98,7 @@ class Retinue:
                 self._crew.know_model(name)
             for agent in self._first:
                 self._crew.register(agent)
-            await self._kit.sweep(set(self._engine.roster.runs))
+            await self._kit.sweep(set(self._engine.roster.runs), self._engine.is_used)
             await self._engine.take_up()
         except BaseException:
             await self._engine.stop()
@@ -144,9 +144,9 @@ class Retinue:
         base = Base(conversation=row.spec.conversation, length=length, start=min(length, row.run.start))
         id = run_id(self._clock.now(), self._clock.chance())
         order = self._crew.order(agent, task, options)
-        return await self._request(
-            Requested(id=id, order=order, base=base, context=row.run.context + row.run.fresh),
-        )
+        held = _held(row, options)
+        context = row.run.context + row.run.fresh
+        return await self._request(Requested(id=id, order=order, capabilities=held, base=base, context=context))
 
     async def resume(self, run: str, task: str = "Go on.", **options: Any) -> str:
         """Go on in the conversation of a run that has ended: a new run, the same messages."""
@@ -163,6 +163,7 @@ class Retinue:
             Requested(
                 id=id,
                 order=self._crew.order(agent, task, options),
+                capabilities=_held(row, options),
                 base=base,
                 conversation=row.spec.conversation,
                 resumes=run,
@@ -171,6 +172,7 @@ class Retinue:
         )
 
     async def _request_once(self, event: Requested) -> str:
+        event = self._engine.without_secrets(event)
         row = await self._store.row(event.id)
         if row is None:
             return await self._request(event)
@@ -234,7 +236,8 @@ class Retinue:
             raise NotFound(f"no live run {run!r}")
         definition = roster.definitions[roster.specs[run].order.agent]
         guard = definition.guards.get(tool, Guard())
-        return policy.explain(roster.ancestry(run), tool, self._clock.now(), guard, args, roster.rules.mode)
+        now, mode, cwds = self._clock.now(), roster.rules.mode, roster.cwds(run)
+        return policy.explain(roster.ancestry(run), tool, now, guard, args, mode, cwds)
 
     async def narrow(self, run: str, access: Capabilities) -> None:
         """Take capabilities away from a live run and everything below it."""
@@ -412,7 +415,14 @@ class Retinue:
         if row is None or not isinstance(row.run.state, Ended):
             return None
         account = await self._store.account(id)
-        return build_outcome(row, account, await self._store.children(id), self._crew.agents.get(row.spec.order.agent))
+        model = self._engine.roster.models.get(row.spec.model)
+        agent = self._crew.agents.get(row.spec.order.agent)
+        return build_outcome(row, account, await self._store.children(id), agent, model)
+
+
+def _held(row: Row, options: Mapping[str, Any]) -> Capabilities:
+    """Who goes on from another run holds no more than that did, unless whoever asks for it says what it may do."""
+    return Capabilities() if "access" in options else row.run.access or row.spec.capabilities
 
 
 def run_sync(agent: Agent, task: str, *, store: str | Path | Store | None = None, **options: Any) -> Outcome:

@@ -17,6 +17,7 @@ from retinue.core.values import Assistant, Call, Guard, Message
 from retinue.errors import NotFound, Refused
 
 _HIDDEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+SHORTEST = 6
 Read = Callable[[str, int, int], Awaitable[Sequence[Message]]]
 
 
@@ -76,9 +77,9 @@ async def open_questions(roster: Roster, read: Read, root: str = "") -> list[Ope
 
 
 async def find_question(roster: Roster, read: Read, name: str) -> OpenQuestion:
-    """The question of this id, or of an id that begins so, or the only one of a run."""
+    """The question of this id, or of an id that begins so. A run is no name for one: what it asks may have changed."""
     everything = await open_questions(roster, read)
-    found = [q for q in everything if q.id.startswith(name)] or [q for q in everything if q.run.startswith(name)]
+    found = [q for q in everything if q.id.startswith(name)] if len(name) >= SHORTEST else []
     if not found:
         raise NotFound(f"nothing is asked by the name {name!r}; it may have been answered by somebody else")
     if len(found) > 1:

@@ -10,9 +10,10 @@ from msgspec.structs import replace
 
 from retinue.config import environment_catalog
 from retinue.core.orders import Order
+from retinue.core.spawn import check_rules
 from retinue.core.values import checked
 from retinue.definitions import Agent, define
-from retinue.errors import ConfigError, NotFound
+from retinue.errors import ConfigError, NotFound, Refused
 from retinue.models.base import Model, Models
 from retinue.runtime.engine import Engine
 from retinue.tools.base import Tool
@@ -65,10 +66,11 @@ class Crew:
 
     def know_model(self, name: str) -> None:
         """A model that is given by its name alone is looked up in the catalog."""
-        if name not in self.models and ":" in name:
-            self.catalog = self.catalog or environment_catalog()
-            self.models[name] = model = self.catalog.find(name)
-            self._engine.describe(replace(model.info, name=name))
+        catalog = self.catalog
+        if name not in self.models and (":" in name or (catalog is not None and catalog.knows(name))):
+            self.catalog = catalog = catalog or environment_catalog()
+            self.models[name] = model = catalog.find(name)
+            self._engine.describe(replace(model.info, name=name, resolved=catalog.resolve(name)))
 
     def _equip(self, agent: Agent) -> Sequence[Tool]:
         own = agent.equip(self._kit.tool)
@@ -83,7 +85,11 @@ class Crew:
         if (seconds := options.pop("timeout_seconds", None)) is not None:
             options["timeout_ms"] = round(seconds * 1000)
         try:
-            return checked(Order(agent=agent.name, task=task, **options))
+            order = checked(Order(agent=agent.name, task=task, **options))
+            check_rules(order.access)
+            return order
+        except Refused as error:
+            raise ConfigError(f"an option of the run is wrong: {error}") from None
         except TypeError as error:
             known = ", ".join(Order.__struct_fields__)
             raise ConfigError(f"{error}; the options of a run are: {known}") from None

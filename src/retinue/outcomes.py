@@ -9,7 +9,7 @@ import msgspec
 
 from retinue.core.ledger import Account
 from retinue.core.state import Ended, Run
-from retinue.core.values import NANOS_PER_USD, Artifact, End, Usage
+from retinue.core.values import NANOS_PER_USD, Artifact, End, ModelInfo, Usage
 from retinue.definitions import Agent
 from retinue.errors import RunFailed
 from retinue.store.base import Row
@@ -71,7 +71,9 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     children: tuple[Node, ...]
 
 
-def build_outcome(row: Row, account: Account | None, children: Sequence[Row], agent: Agent | None) -> Outcome:
+def build_outcome(
+    row: Row, account: Account | None, children: Sequence[Row], agent: Agent | None, model: ModelInfo | None
+) -> Outcome:
     """The envelope of an ended run. State and stop reason come from the runtime, never from a model's text."""
     spec, run = row.spec, row.run
     assert isinstance(run.state, Ended)
@@ -92,7 +94,7 @@ def build_outcome(row: Row, account: Account | None, children: Sequence[Row], ag
         tree_turns=turns,
         tree_calls=calls,
         model_requested=spec.order.model or spec.model,
-        model_resolved=spec.model,
+        model_resolved=(model.resolved if model is not None else "") or spec.model,
         model_used=run.model_used,
         children=tuple(_child_end(c) for c in children),
         created_at=spec.created_at,

@@ -77,7 +77,7 @@ class Terminal:
                 return shown
             if time.monotonic() > end:
                 raise AssertionError(f"{what!r} was not seen:\n{self.text(history=True)}")
-            time.sleep(0.04)
+            time.sleep(0.06)
 
     def code(self) -> int:
         """How the command ended."""

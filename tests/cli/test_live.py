@@ -158,6 +158,18 @@ def test_a_permission_is_given_with_one_key(tmp_path: Path) -> None:
         assert (home.project / "note.txt").read_text() == "hello"
 
 
+def test_on_a_dumb_terminal_a_question_is_answered_with_a_line(tmp_path: Path) -> None:
+    with house(tmp_path, Permitting()) as home, terminal(tmp_path, 100, 30) as screen:
+        screen.retinue("run", "--family", "none", "write it", env={**home.env, "TERM": "dumb"}, cwd=home.project)
+        screen.until("[y]es, [a]lways in this run, [n]o:")
+        screen.type("not today")
+        screen.keys("Enter")
+        assert screen.code() == 0
+        assert not (home.project / "note.txt").exists()
+        results = [s["event"] for s in home.lines("logs", "latest", "--raw") if s["event"]["event"] == "Decided"]
+        assert [(r["allow"], r["reason"]) for r in results] == [(False, "not today")]
+
+
 class Permitting:
     def __call__(self, heard: Any) -> Any:
         done = any(type(m).__name__ == "Result" for m in heard.messages)

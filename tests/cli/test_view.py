@@ -237,6 +237,10 @@ def test_nothing_in_a_text_is_obeyed(hostile: str, tame: str) -> None:
     assert line(hostile) == tame
     seen = View()
     seen.take(Spec(id="a", order=Order(agent="a", task=hostile, label=hostile), root="a"))
+    thinking = Thinking(attempt=1, purpose="turn", hold=NOTHING, max_output=1)
+    seen.take(Run(id="a", state=thinking, model_used=hostile))
+    seen.hear("a", 1, hostile, 1)
     row = seen.row("a", 1)
+    assert row.model == tame
     assert row.task == tame and row.label in (tame, "a")
     assert all(c.isprintable() or c == "\u200d" for c in row.label + row.task + row.now)

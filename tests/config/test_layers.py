@@ -176,7 +176,7 @@ def test_a_key_in_a_file_is_refused_and_never_shown() -> None:
     [
         (lambda p: p.mkdir(), "this is a directory"),
         (lambda p: p.write_bytes(b"[models]\nx = '\xff'\n"), "line 2: this is not UTF-8: the byte 0xff"),
-        (lambda p: p.write_bytes(b"#" * (1 << 20) + b"\n"), "longer than 1 MiB"),
+        (lambda p: p.write_bytes(b"#" * (1 << 18) + b"\n"), "longer than 256 KiB"),
         (lambda p: os.mkfifo(p), "not a regular file"),
         (lambda p: p.symlink_to(p), "cannot be read"),
     ],

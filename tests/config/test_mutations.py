@@ -117,8 +117,9 @@ def mutated(text: bytes, chance: random.Random) -> bytes:
 def read(name: str, data: bytes) -> bool:
     """Whether the file could be parsed. Anything but `ConfigError` ends the test."""
     try:
-        settings = Settings([read_layer(name, "project" if len(data) % 2 else "user", data)]).checked()
-        assert settings.value is not None
+        settings = Settings([read_layer(name, "project" if len(data) % 2 else "user", data)])
+        assert settings.value is not None  # what is wrong is left out, so that the rest can be shown
+        settings.checked()
         assert settings.families is not None
         return True
     except ConfigError as error:

@@ -10,7 +10,7 @@ import pytest
 
 from retinue.core import permits, policy
 from retinue.core.permits import Verdict
-from retinue.core.values import MODES, Call, Capabilities, Guard
+from retinue.core.values import MODES, Call, Capabilities, Grant, Guard
 
 WRITE = Guard(risk="write", subject="path", guarded=True)
 SHELL = Guard(risk="execute", subject="command", guarded=True)
@@ -28,7 +28,7 @@ def verdict(
     call: Call, guard: Guard, *held: Capabilities, grants: tuple[str, ...] = (), default: str = "manual"
 ) -> str:
     chain = [(f"run {n}", h) for n, h in enumerate(held or (Capabilities(),))]
-    return permits.rule_on(chain, call, guard, grants, default).verdict
+    return permits.rule_on(chain, call, guard, [Grant(rule=g) for g in grants], default).verdict
 
 
 def rules(*texts: str, mode: str = "") -> Capabilities:
@@ -115,7 +115,8 @@ def test_a_wildcard_does_not_vouch_for_more_than_one_plain_command(command: str)
 def test_paths_are_compared_without_detours(pattern: str, path: str, is_denied: bool) -> None:
     found = verdict(calls("write", path=path), WRITE, rules(f"deny: write({pattern})", mode="bypassPermissions"))
     assert (found == "deny") == is_denied
-    assert bool(permits.denied_path(rules(f"deny: write({pattern})"), "write", path)) == is_denied
+    bounds = (("", (f"deny: write({pattern})",)),)
+    assert bool(permits.denied_path(bounds, "write", path)) == is_denied
 
 
 def test_a_domain_is_a_host_and_what_is_below_it() -> None:

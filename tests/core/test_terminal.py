@@ -41,7 +41,7 @@ from retinue.core.events import (
     Woke,
 )
 from retinue.core.orders import Base, Order, Orders, Send
-from retinue.core.values import Assistant, Capabilities, Definition, Mail, ModelInfo, Origin, Reply, Rules, Usage
+from retinue.core.values import Assistant, Capabilities, Definition, Grant, Mail, ModelInfo, Origin, Reply, Rules, Usage
 from tests.core.driver import Story, call, hand
 
 ADDRESS: dict[str, Any] = {"turn": 1, "index": 0, "call_id": "c1"}
@@ -66,7 +66,7 @@ RUN_EVENTS: list[AnyEvent] = [
     Asked(name="ask", question="?", **ADDRESS),
     Answered(text="yes", **ADDRESS),
     Decided(question="q", turn=1, index=0, call=call(), allow=True, by="me", reason="fine", always=True),
-    Granted(rule="allow: look"),
+    Granted(grant=Grant(rule="allow: look")),
     Composed(turn=1, calls=((0, "c1", "hire", "words"),), error=True),
     ChildEnded(child="nobody"),
     Posted(mail=Mail(seq=0, text="x", sender="s", steer=True)),

@@ -403,6 +403,28 @@ def test_what_was_asked_for_and_what_answered_is_on_record() -> None:
     asyncio.run(story())
 
 
+def test_of_an_alias_it_is_on_record_what_was_asked_for_what_it_means_and_what_answered(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with FakeLLM(["Hello."], faults=lambda heard, n: "F51") as llm:
+            environ = {"ANTHROPIC_API_KEY": KEY, "ANTHROPIC_BASE_URL": llm.url}
+            aliases = {"fast": "claude:claude-sonnet-4-5", "sure": "fast | anthropic:claude-opus-4-1"}
+            one = Agent("one", model="fast")
+            catalog = Catalog(environ, times=FAST, aliases=aliases)
+            async with Retinue(tmp_path / "log.db", models=catalog) as retinue:
+                plain = await retinue.run(one, "Go.")
+                chain = await retinue.run(one, "Go.", model="sure")
+            async with Retinue(tmp_path / "log.db") as later:
+                again = await later.outcome(plain.id)
+                assert again is not None
+        meant = "anthropic:claude-sonnet-4-5"
+        for told in (plain, again):
+            assert (told.model_requested, told.model_resolved, told.model_used) == ("fast", meant, "another-model")
+        assert (chain.model_requested, chain.model_resolved) == ("sure", f"{meant} | anthropic:claude-opus-4-1")
+        assert chain.model_used == "anthropic:another-model"
+
+    asyncio.run(story())
+
+
 def test_the_example_on_the_page_runs(capsys: pytest.CaptureFixture[str]) -> None:
     page = (Path(__file__).parents[2] / "docs" / "models.md").read_text()
     (block,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)

@@ -20,7 +20,7 @@ from retinue.core import permits
 from retinue.core.events import Answered, Asked, Decided, Narrowed
 from retinue.core.history import History
 from retinue.core.state import Asking, Question, Working
-from retinue.core.values import Assistant, Budget, Call, Guard, Result
+from retinue.core.values import Assistant, Budget, Call, Grant, Guard, Result
 from retinue.errors import RetinueError
 from retinue.models.base import Request
 from retinue.runtime.conversations import Conversation
@@ -74,6 +74,7 @@ def test_a_grant_is_worth_exactly_what_was_shown(guard: Guard) -> None:
     subjects = {"x" + "".join(r.choices(pieces, k=r.randint(0, 6))) for _ in range(120)}
     plain = {permits.subject_of(Call(id="", name="t", args=json.dumps({guard.subject: s})), guard): s for s in subjects}
     for subject in plain:
+        assert subject is not None
         granted = permits.rule_for("allow", "t", subject)
         hits = {
             other
@@ -82,7 +83,7 @@ def test_a_grant_is_worth_exactly_what_was_shown(guard: Guard) -> None:
                 [("run", Capabilities())],
                 Call(id="", name="t", args=json.dumps({guard.subject: text})),
                 guard,
-                (granted,),
+                (Grant(rule=granted),),
             ).verdict
             == "allow"
         }

@@ -90,6 +90,7 @@ def _provider_valid(request: Request) -> None:
         must(not owed, f"I8 {request.run} was sent a call without a result")
         owed = [c.id for c in message.calls] if isinstance(message, Assistant) else []
     must(not owed, f"I8 {request.run} was sent a call without a result")
+    must(isinstance(request.messages[0], User), f"I8 {request.run} was sent a conversation that begins with a reply")
     must(isinstance(request.messages[-1], (User, Result)), f"I8 {request.run} was asked after its own reply")
 
 

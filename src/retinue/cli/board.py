@@ -12,6 +12,8 @@ from collections import deque
 from collections.abc import Mapping
 from itertools import pairwise
 
+import msgspec
+
 from retinue.cli import wire
 from retinue.cli.book import Book
 from retinue.cli.calls import describe
@@ -72,11 +74,11 @@ class Board:
         return [self._row(id) for id in self.view.order()]
 
     def _row(self, id: str) -> Row:
-        from msgspec.structs import replace
-
         row = self.view.row(id, now_ms())
         if row.root in self._paused and not row.is_over:
-            return replace(row, state="paused", word="paused", glyph="‖", now="its process is gone: retinue resume")
+            return msgspec.structs.replace(
+                row, state="paused", word="paused", glyph="‖", now="its process is gone: retinue resume"
+            )
         return row
 
     def _connect(self) -> None:
@@ -94,7 +96,7 @@ class Board:
         try:
             while True:
                 self._heard.put((client, client.told()))
-        except (HostGone, OSError, ValueError):
+        except (HostGone, OSError, ValueError, msgspec.MsgspecError):
             self._heard.put((client, None))
 
     def _listen(self) -> None:

@@ -185,7 +185,7 @@ class Chat:
         for row in sorted(rows, key=lambda row: row.spec.id):
             end, state = facts.ending(row), facts.word(row)
             if end is not None:
-                label = words.agent(row.spec.order.label or row.spec.order.agent)
+                label = line(words.agent(row.spec.order.label or row.spec.order.agent), 60)
                 said = line(ending(end, row.run.started_at), 160)
                 word = "done" if state == "completed" else words.shown(state)
                 lines.append(f"{words.glyph(state)} {label} {words.short(row.spec.id)} {word}: {said}")

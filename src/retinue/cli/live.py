@@ -34,7 +34,7 @@ QUESTION_LINES = 6
 def watch(watching: Watching, door: Door, *, can_answer: bool = False) -> wire.Final:
     """Show a run until it has ended: in place where the terminal can do that, otherwise line by line."""
     how = manners(door.environ, sys.stderr, door.color)
-    if not how.moves:
+    if not how.moves or getattr(door, "is_reader", False):
         return plain.watch(watching, door, can_answer=can_answer)
     watching.deltas = True
     with Keys() as keys:
@@ -68,6 +68,7 @@ class Live:
                     self._painter.leave(self._screen.last(now_ms(), columns, lines), columns)
                     return thing
                 if isinstance(thing, Notice):
+                    self._focus.cancelled.clear()  # what was asked for may have been refused
                     self._note(thing.text)
                 elif thing is not None:
                     feed(self._view, thing, self._said)
@@ -187,7 +188,7 @@ class Live:
         left = len(node.children) - node.n_over
 
         def go(key: str) -> None:
-            if key in ("y", "x", "enter"):
+            if key in ("y", "x"):
                 self._focus.cancelled.add(id)
                 self._watching.client.begin(wire.Cancel(runs=(id,), reason="a person pressed x"))
 

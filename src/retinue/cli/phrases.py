@@ -77,8 +77,8 @@ def label(spec: Spec) -> str:
 
 
 def tail(text: str, most: int = 100) -> str:
-    """The end of what is being written."""
-    flat = line(text)
+    """The end of what is being written: of its last line."""
+    flat = next((said for part in reversed(text.splitlines()) if (said := line(part))), "")
     return flat if len(flat) <= most else "…" + flat[1 - most :]
 
 

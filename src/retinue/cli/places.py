@@ -8,7 +8,6 @@ import hashlib
 import json
 import os
 import stat
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -178,6 +177,8 @@ def _socket(environ: Mapping[str, str], store: str, name: str) -> str:
         wanted = store + ".sock"
     if len(os.fsencode(wanted)) <= SOCKET_LIMIT:
         return wanted
+    import tempfile
+
     short = hashlib.sha256(os.fsencode(store)).hexdigest()[:16]
     return os.path.join(tempfile.gettempdir(), f"retinue-{os.getuid()}", f"{short}.sock")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,11 @@ if TYPE_CHECKING:
 NAMES = ("config.toml", "config.json5", "config.json")
 
 
+def dump(value: Any) -> str:
+    """One line of JSON."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
+
+
 def user_file(environ: Mapping[str, str]) -> str:
     """The user's file: the first that is there, otherwise where it would be."""
     return _first(config_home(environ))
@@ -24,14 +30,12 @@ def user_file(environ: Mapping[str, str]) -> str:
 
 def project_files(root: str, cwd: str) -> list[str]:
     """The project's files that are there, that of its root first and the nearest last."""
-    folders, here = [], os.path.realpath(cwd)
-    top = os.path.realpath(root)
-    while True:
-        folders.append(here)
-        if here == top or not here.startswith(top):
-            break
-        here = os.path.dirname(here)
-    found = (_first(os.path.join(folder, ".retinue")) for folder in reversed(folders))
+    top, here = os.path.realpath(root), os.path.realpath(cwd)
+    folders = [top]
+    if here.startswith(top.rstrip("/") + "/"):
+        steps = os.path.relpath(here, top).split("/")
+        folders += [os.path.join(top, *steps[: n + 1]) for n in range(len(steps))]
+    found = (_first(os.path.join(folder, ".retinue")) for folder in folders)
     return [file for file in found if os.path.lexists(file)]
 
 
@@ -52,8 +56,16 @@ def trust(door: Door) -> Trust:
 
 def standing(door: Door) -> Standing:
     """How it stands with the trust in this project, seen from where the command was given. Raises `ConfigError` when
-    the file that says so cannot be used."""
+    the file that says so cannot be used. A home directory is no project: what is in it is the user's own."""
+    from retinue.config.trust import Standing
+
+    if is_home(door):
+        return Standing(root=os.path.realpath(door.places.root), state="empty", files={})
     return trust(door).standing(door.places.root, door.places.cwd)
+
+
+def is_home(door: Door) -> bool:
+    return os.path.realpath(door.places.root) in ("/", os.path.realpath(door.environ.get("HOME") or "/"))
 
 
 def is_trusted(door: Door) -> bool:
@@ -74,6 +86,10 @@ def load(door: Door, *, strict: bool = True, flags: Mapping[str, Any] | None = N
     if os.path.lexists(user):
         layers.append(read_layer(user, "user"))
     ours, notes = _of_project(door)
+    others = [os.path.join(os.path.dirname(user), name) for name in NAMES]
+    notes += [
+        f"{file} is not used, because {user} is there" for file in others if file != user and os.path.lexists(file)
+    ]
     layers += ours
     layers += [read_environment(door.environ), read_flags(flags or {})]
     settings = Settings(layers, notes)

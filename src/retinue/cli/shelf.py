@@ -1,14 +1,16 @@
-"""Reading a store without its host, and without loading the machine: enough for listings, addresses and completion."""
+"""Reading a store without its host, and without loading the machine: enough for listings, addresses and completion.
+More than half of what a listing costs is reading Python, so that not even msgspec is imported here.
+"""
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import apsw
-import msgspec
 
 from retinue.cli import words
 from retinue.cli.places import Places
@@ -24,42 +26,7 @@ select r.id, r.parent, r.root, s.body, r.body, r.state, r.created_at, r.ended_at
 from runs r join specs s on s.run = r.n left join accounts a on a.id = r.id"""
 
 
-class _Order(msgspec.Struct):
-    agent: str
-    task: str = ""
-    label: str = ""
-
-
-class _Spec(msgspec.Struct):
-    order: _Order
-    model: str = ""
-    depth: int = 0
-
-
-class _Usage(msgspec.Struct):
-    input: int = 0
-    output: int = 0
-    estimated: int = 0
-    nanos: int = 0
-
-
-class _Run(msgspec.Struct):
-    turn: int = 0
-    usage: _Usage = msgspec.field(default_factory=_Usage)
-    last_tool: str = ""
-    started_at: int | None = None
-
-
-class _Account(msgspec.Struct):
-    spent: list[int] = msgspec.field(default_factory=lambda: [0, 0, 0, 0])
-
-
-class _Model(msgspec.Struct):
-    price_in: int | None = None
-    price_out: int | None = None
-
-
-class Line(msgspec.Struct, frozen=True, kw_only=True):
+class Line(NamedTuple):
     """One run of a listing. `tokens` and `usd` (None: its model's price is not known) are of its whole tree,
     `own_tokens` of itself."""
 
@@ -80,12 +47,6 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
     own_tokens: int
     tokens: int
     usd: float | None
-
-
-_spec = msgspec.json.Decoder(_Spec).decode
-_run = msgspec.json.Decoder(_Run).decode
-_account = msgspec.json.Decoder(_Account).decode
-_model = msgspec.json.Decoder(_Model).decode
 
 
 class Shelf:
@@ -137,42 +98,44 @@ class Shelf:
                 return
             rows: list[Any] = self._db.execute(f"{_SELECT} {tail}", tuple(args)).fetchall()
             models: list[Any] = self._db.execute("select name, body from models").fetchall()
-        self._unpriced = {name for name, body in models if None in ((m := _model(body)).price_in, m.price_out)}
+        self._unpriced = {name for name, body in models if not _is_priced(json.loads(body))}
         for id, parent, root, spec, run, state, created_at, ended_at, account in rows:
-            yield self._line(id, parent, root, _spec(spec), _run(run), state, (created_at, ended_at), account)
+            yield self._line(
+                id, parent, root, json.loads(spec), json.loads(run), state, (created_at, ended_at), account
+            )
 
     def _line(
         self,
         id: str,
         parent: str,
         root: str,
-        spec: _Spec,
-        run: _Run,
+        spec: dict[str, Any],
+        run: dict[str, Any],
         state: str,
         times: tuple[int, int | None],
         account: bytes | None,
     ) -> Line:
-        usage = run.usage
-        spent = _account(account).spent if account else [0, 0, 0, 0]
-        word = words.state(state)
+        order, usage = spec["order"], run.get("usage", {})
+        spent = (json.loads(account).get("spent") if account else None) or [0, 0, 0, 0]
+        word, model = words.state(state), spec.get("model", "")
         return Line(
             id=id,
             short=words.short(id),
             parent=parent,
             root=root,
-            label=words.agent(spec.order.label or spec.order.agent),
-            agent=words.agent(spec.order.agent),
+            label=words.agent(order.get("label") or order["agent"]),
+            agent=words.agent(order["agent"]),
             state=word if self._attended or word in words.ENDS else "paused",
-            task=spec.order.task,
-            model=spec.model,
-            depth=spec.depth,
-            turn=run.turn,
+            task=order.get("task", ""),
+            model=model,
+            depth=spec.get("depth", 0),
+            turn=run.get("turn", 0),
             created_at=times[0],
-            started_at=run.started_at,
+            started_at=run.get("started_at"),
             ended_at=times[1],
-            own_tokens=usage.input + usage.output + usage.estimated,
+            own_tokens=sum(usage.get(part, 0) for part in ("input", "output", "estimated")),
             tokens=spent[0],
-            usd=None if spec.model in self._unpriced and not spent[1] else spent[1] / 1e9,
+            usd=None if model in self._unpriced and not spent[1] else spent[1] / 1e9,
         )
 
     def resolve(self, address: str) -> Line:
@@ -215,6 +178,10 @@ class Shelf:
             more = f"; and {len(found) - MOST} more" if len(found) > MOST else ""
             raise NotFound(f"{address!r} can mean {len(found)} runs: {listed}{more}. Write more of the id.")
         return found[0]
+
+
+def _is_priced(model: dict[str, Any]) -> bool:
+    return None not in (model.get("price_in"), model.get("price_out"))
 
 
 def _named(name: str, lines: list[Line], *, newest: bool = False) -> list[Line]:

@@ -171,6 +171,8 @@ class Opened(Screen[None]):
         turn = f" · turn {turns(row)}" if row.turn else ""
         head = f" {row.glyph} {row.label} {row.short} · {done(row.state)}{turn} · {row.model} · {row.now}"
         self.query_one("#title", Static).update(Text(head, style="bold", no_wrap=True, overflow="ellipsis"))
+        if row.is_over and self._seen:
+            return
         said = Text()
         for kind, text in self._board.transcript(self.run_id):
             said.append(text + "\n", style=KINDS.get(kind, ""))
@@ -221,8 +223,6 @@ class Top(App[None]):
             table.add_column(name, key=name)
         table.focus()
         self._look()
-        if self._first in self.board.view.nodes:
-            self.push_screen(Opened(self.board, self._first))
         self.set_interval(self._seconds, self._look)
 
     def _look(self) -> None:
@@ -231,6 +231,9 @@ class Top(App[None]):
             self.notify(line(text), severity="warning", markup=False)
         self.board.notices.clear()
         self._draw()
+        if self._first in self.board.view.nodes:
+            self.push_screen(Opened(self.board, self._first))
+            self._first = ""
 
     def _draw(self) -> None:
         self.screen_stack[0].query_one("#head", Static).update(headline(self.board))

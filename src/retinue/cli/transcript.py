@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator
 
-from retinue.cli.phrases import line, tail
+from retinue.cli.phrases import line
 from retinue.core.values import Assistant, Call, Message, Result
 
 KEEP = 200
@@ -42,7 +42,8 @@ class Transcripts:
         lines = list(self._said.get(run, ()))
         _, writing = self._writing.get(run, (0, ""))
         if writing.strip():
-            lines.append(("writing", tail(writing, 600) + " ▌"))
+            parts = [said for part in writing.splitlines() if (said := line(part))][-MOST:]
+            lines += [("writing", part + (" ▌" if n == len(parts) else "")) for n, part in enumerate(parts, 1)]
         return lines
 
 

@@ -9,10 +9,12 @@ import stat
 import tomllib
 from typing import Any
 
-from retinue.config.problems import ConfigProblems, Problem, problem, shown
+from retinue.config.problems import MOST_PROBLEMS, ConfigProblems, Problem, problem, shown
 from retinue.config.toml_places import Path, Places, dotted
 
-MOST_BYTES = 1 << 20
+MOST_BYTES = 1 << 18
+MOST_PARTS = 100
+_STRING = re.compile(r'"(?:[^"\\]|\\.)*"|\'[^\']*\'')
 _AT = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
 _CAMEL = re.compile(r"(?<=[a-z0-9])([A-Z])")
 
@@ -22,7 +24,7 @@ def fail(where: str, message: str, line: int = 0, column: int = 0) -> ConfigProb
 
 
 def read_bytes(path: str) -> bytes:
-    """A regular file of at most a mebibyte. Anything else is a `ConfigProblems` of one sentence."""
+    """A regular file of at most 256 KiB. Anything else is a `ConfigProblems` of one sentence."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except FileNotFoundError:
@@ -38,7 +40,7 @@ def read_bytes(path: str) -> bytes:
             raise fail(path, _unreadable(error)) from None
     if len(data) > MOST_BYTES:
         raise fail(
-            path, f"this is longer than {MOST_BYTES >> 20} MiB, which no configuration is; nothing of it was read"
+            path, f"this is longer than {MOST_BYTES >> 10} KiB, which no configuration is; nothing of it was read"
         )
     return bytes(data)
 
@@ -82,11 +84,13 @@ class Document:
     def _toml(self) -> dict[str, Any]:
         assert self.places is not None
         places = self.places
+        if line := _too_deep(self.text):
+            raise fail(self.path, f"this key has more than {MOST_PARTS} parts", line)
         try:
             return tomllib.loads(self.text)
         except (tomllib.TOMLDecodeError, ValueError) as error:
             if places.twice:
-                raise ConfigProblems(map(self._twice, places.twice)) from None
+                raise ConfigProblems(map(self._twice, places.twice[:MOST_PROBLEMS])) from None
             said = _AT.search(str(error))
             message = str(error)[: said.start()] if said else str(error)
             line = int(said[1]) if said and said[1] else places.line(len(self.text.rstrip()))
@@ -122,6 +126,14 @@ class Document:
         return 0, 0
 
 
+def _too_deep(text: str) -> int:
+    """The first line with a key of very many parts, which would cost the parser the square of them; 0 for none."""
+    for n, line in enumerate(text.split("\n"), 1):
+        if line.count(".") > MOST_PARTS and _STRING.sub("", line).count(".") > MOST_PARTS:
+            return n
+    return 0
+
+
 def _bare(text: str) -> str:
     """The text with blanks for its comments."""
     return re.sub(
@@ -140,8 +152,8 @@ def _json5(text: str, path: str) -> dict[str, Any]:
     try:
         value = pyjson5.decode(text, maxdepth=100)
     except Exception as error:
-        line = _json5_line(text, str(error))
-        raise fail(path, f"this is not valid JSON5: {shown(str(error), 200)}", line) from None
+        said = str(error.args[0]) if error.args else type(error).__name__
+        raise fail(path, f"this is not valid JSON5: {shown(said, 200)}", _json5_line(text, said)) from None
     if not isinstance(value, dict):
         raise fail(path, f"this must hold an object, not {type(value).__name__}")
     return value

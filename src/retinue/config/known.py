@@ -48,7 +48,7 @@ def settings() -> Iterator[Setting]:
             )
         else:
             section = getattr(defaults, name)
-            for inner, (inner_type, inner_about) in explained(type(section)).items():
+            for inner, (inner_type, inner_about) in explained(kind).items():
                 assert inner_about is not None
                 yield Setting((name, inner), inner_type, inner_about, getattr(section, inner))
 

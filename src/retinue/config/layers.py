@@ -12,7 +12,7 @@ import msgspec
 
 from retinue.config.files import Document, open_document
 from retinue.config.known import bare, check_value, every_setting, from_text, is_mapping, setting_of
-from retinue.config.problems import ConfigProblems, Problem, problem, shown, unknown
+from retinue.config.problems import MOST_PROBLEMS, ConfigProblems, Problem, problem, shown, unknown
 from retinue.config.schema import SEEDED, About, Channel, Configuration, explained
 from retinue.config.seeds import HEADS, SECTIONS, Seeds, families_of
 from retinue.config.toml_places import Path, dotted
@@ -64,6 +64,7 @@ def read_layer(path: str, kind: Kind, data: bytes | None = None) -> Layer:
         layer.problems.extend(error.problems)
         return layer
     _Walk(document, layer).walk()
+    layer.problems.sort(key=lambda p: (p.line, p.column))
     return layer
 
 
@@ -79,6 +80,8 @@ class _Walk:
         for name, value in self._document.data.items():
             if name in HEADS:
                 continue
+            if self._is_full():
+                return
             if name not in known:
                 self._say((name,), _unknown_section(name, [*SECTIONS, *SEEDED, *known], value))
                 continue
@@ -88,11 +91,14 @@ class _Walk:
             elif not isinstance(value, dict):
                 self._say((name,), f"{name} is a section: write [{name}] and its settings below")
             elif name == "channels":
-                for inner, fields in value.items():
+                for inner, fields in list(value.items())[:MOST_PROBLEMS]:
                     self._channel((name, inner), fields)
             else:
                 self._section((name,), kind, value)
         self._seeds()
+
+    def _is_full(self) -> bool:
+        return len(self._layer.problems) >= MOST_PROBLEMS
 
     def _seeds(self) -> None:
         seeds = Seeds(self._document)
@@ -106,6 +112,8 @@ class _Walk:
     def _section(self, path: tuple[str, ...], kind: type[msgspec.Struct], data: dict[str, Any]) -> None:
         fields = explained(kind)
         for name, value in data.items():
+            if self._is_full():
+                return
             if name not in fields:
                 self._say((*path, name), _unknown_key(name, fields, f"setting in [{dotted(path)}]", value))
                 continue
@@ -141,6 +149,8 @@ class _Walk:
             return
         inner = get_args(bare(kind))[1]
         for name, item in value.items():
+            if self._is_full():
+                return
             self._entry((*path, name), inner, about, item)
 
     def _entry(self, path: tuple[str, ...], kind: Any, about: About, value: Any) -> None:

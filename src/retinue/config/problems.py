@@ -16,6 +16,8 @@ _SECRET = re.compile(
     r"|github_pat_\w{10,}|xox[abprs]-[A-Za-z0-9-]{8,}|AKIA[A-Z0-9]{12,}|eyJ[A-Za-z0-9_-]{10,}\.[\w-]{5,}"
 )
 """Shapes of keys that providers give out."""
+MOST_PROBLEMS = 100
+"""Nobody reads more of one file at once."""
 
 
 class Problem(Value):

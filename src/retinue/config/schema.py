@@ -132,7 +132,7 @@ class Agents(Value):
 class Channel(Value):
     """Where announcements go (docs/channels.md)."""
 
-    type: Annotated[Literal["console", "file", "webhook"], About("what it is")]
+    type: Annotated[Literal["console", "file", "webhook"], About("what it is; it must be said")] = "console"
     path: Annotated[str, About("the file, of lines of JSON")] = ""
     url: Annotated[str, About("the webhook's address", check=checks.url)] = ""
     secret_env: Annotated[str, About("the variable that holds the webhook's secret", check=checks.variable)] = ""
@@ -194,7 +194,7 @@ SEEDED = ("profiles", "families")
 
 
 @lru_cache(maxsize=64)
-def explained(kind: type[msgspec.Struct]) -> dict[str, tuple[Any, About | None]]:
+def explained(kind: Any) -> dict[str, tuple[Any, About | None]]:
     """The fields of a section with their types and what is known of them."""
     from typing import get_type_hints
 

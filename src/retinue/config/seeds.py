@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from retinue.config.files import Document, camel, snake
-from retinue.config.problems import ConfigProblems, Problem, unknown
+from retinue.config.problems import MOST_PROBLEMS, ConfigProblems, Problem, unknown
 from retinue.config.toml_places import Path
 from retinue.errors import ConfigError
 from retinue.tools.families.base import Family
@@ -57,7 +57,7 @@ class Seeds:
             if not isinstance(value, dict):
                 self._say((key,), "agent holds tables, as in [agent.subagents]")
                 return
-            for inner, settings in value.items():
+            for inner, settings in list(value.items())[:MOST_PROBLEMS]:
                 kind = SECTIONS.get(f"agent.{inner}")
                 if kind is None:
                     self._say((key, inner), unknown(f"agent.{inner}", [*SECTIONS, *TOP], "section"))
@@ -67,7 +67,7 @@ class Seeds:
             if not isinstance(value, dict):
                 self._say((key,), "families holds one table a family, as in [families.fanout]")
                 return
-            for kind, settings in value.items():
+            for kind, settings in list(value.items())[:MOST_PROBLEMS]:
                 if kind not in FAMILIES:
                     self._say((key, kind), unknown(kind, FAMILIES, "family"))
                 else:
@@ -93,7 +93,7 @@ class Seeds:
             self._say(("profiles",), "profiles must be a list of names")
             return
         kinds: set[str] = set()
-        for profile in listed:
+        for profile in listed[:MOST_PROBLEMS]:
             if profile not in PROFILES and profile not in FAMILIES:
                 self._say(("profiles",), unknown(profile, [*PROFILES, *FAMILIES], "profile or family"))
                 continue
@@ -111,7 +111,7 @@ class Seeds:
         named = {settings_of(p)[0]: p for p in self.profiles or () if p in PROFILES or p in FAMILIES}
         for kind, found in self.settings.items():
             known = family_type(kind).settings_type.__struct_fields__
-            for key, (_, path) in found.items():
+            for key, (_, path) in list(found.items())[:MOST_PROBLEMS]:
                 if key not in known:
                     self._say(path, unknown(key, known, f"setting of family {kind!r}"))
             self._try(named.get(kind, kind), {k: v for k, v in found.items() if k in known})

@@ -63,8 +63,9 @@ class _Book(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Standing(Value):
-    """How it stands with a project. `files` are the hashes of what is there now, by path beneath the root; the three
-    lists are what differs from what was trusted. `refused` are files that cannot be trusted, with the reason."""
+    """How it stands with a project. `files` are the hashes of what is there now, by path beneath the root ("" where
+    nothing was read, since nothing was ever trusted); the three lists are what differs from what was trusted. `refused`
+    are files that cannot be trusted, with the reason."""
 
     root: str
     state: State
@@ -135,7 +136,8 @@ class Trust:
         top = os.path.realpath(root)
         record = self._read().projects.get(top)
         folders = list(_between(os.path.realpath(cwd or root), top))
-        return _compare(top, record, collect(top, folders), {_relative(f, top) for f in folders})
+        found = collect(top, folders, is_read=record is not None)
+        return _compare(top, record, found, {_relative(f, top) for f in folders})
 
     def survey(self, root: str | os.PathLike[str]) -> Standing:
         """The same for all folders of the project."""
@@ -276,7 +278,7 @@ def everywhere(root: str) -> Iterator[str]:
             ]
 
 
-def collect(root: str, folders: Iterable[str]) -> tuple[dict[str, str], dict[str, str]]:
+def collect(root: str, folders: Iterable[str], *, is_read: bool = True) -> tuple[dict[str, str], dict[str, str]]:
     """The hashes of all files that count in these folders, and those that cannot be trusted with the reason."""
     files: dict[str, str] = {}
     refused: dict[str, str] = {}
@@ -284,7 +286,7 @@ def collect(root: str, folders: Iterable[str]) -> tuple[dict[str, str], dict[str
         for path in _counting(folder, root):
             name = _relative(path, root)
             try:
-                files[name] = hashlib.sha256(_content(path, root)).hexdigest()
+                files[name] = hashlib.sha256(_content(path, root)).hexdigest() if is_read else ""
             except OSError as error:
                 refused[name] = error.strerror or str(error)
             if len(files) + len(refused) > MOST_FILES:

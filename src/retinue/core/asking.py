@@ -17,7 +17,7 @@ from retinue.core.policy import gate
 from retinue.core.spawn import cannot_write
 from retinue.core.state import NOTHING, Calls, Question, Run
 from retinue.core.text import clip, digest
-from retinue.core.values import Guard, Mail, Result, Usage
+from retinue.core.values import Call, Grant, Guard, Mail, Result, Usage
 
 TEXT = 4_000
 NOBODY = "Nobody is there to answer. Go on with your best judgement, and say in your result what you assumed."
@@ -29,8 +29,7 @@ def ask(run: Run, calls: Calls, event: Asked, d: Desk) -> Run:
     text = clip(event.question, TEXT)
     if d.order.questions == "deny":
         parent = d.spec.parent
-        is_waited_for = not parent or d.order.join != "none"
-        if is_waited_for or cannot_write(d.roster, run.id, parent) is not None:
+        if _is_waited_for(run, d) or cannot_write(d.roster, run.id, parent) is not None:
             result = Result(call_id=event.call_id, name=event.name, text=NOBODY, error=True, denied=True)
             return close_call(run, d, calls, event.index, result)
         words = ASKS.format(label=d.order.label or d.order.agent, text=text, id=run.id)
@@ -41,6 +40,15 @@ def ask(run: Run, calls: Calls, event: Asked, d: Desk) -> Run:
     announce(run, d, question)
     calls = replace(calls, asks=calls.asks | 1 << event.index, questions=(*calls.questions, question))
     return settle(run, d, calls)
+
+
+def _is_waited_for(run: Run, d: Desk) -> bool:
+    """Whether nobody above could read a question before this very run has ended."""
+    parent = d.roster.runs.get(d.spec.parent)
+    if parent is None or d.order.join != "none":
+        return True
+    calls = getattr(parent.state, "calls", None)
+    return calls is not None and any(run.id in watch.runs for watch in calls.waits)
 
 
 def answer(run: Run, calls: Calls, event: Answered, d: Desk) -> Run:
@@ -73,16 +81,18 @@ def decide(run: Run, calls: Calls, event: Decided, d: Desk) -> Run:
         refusal = f"Denied by {event.by or 'the user'}." + (f" {event.reason}" if event.reason else "")
     elif (why := gate(d.roster.ancestry(run.id), call.name, d.now)) is not None:
         refusal = f"Refused: {why}."
-    elif (ruling := permits.rule_on(d.roster.ancestry(run.id), call, guard, (), d.rules.mode)).verdict == "deny":
+    elif (ruling := _rule_now(run, d, call, guard)).verdict == "deny":
         refusal = f"Denied: {ruling.why}."
     elif (lack := d.roster.ledger.lacks(run.id, ONE_CALL)) is not None:
         refusal = f"Not run: the budget of tool calls is spent ({lack}). Answer with what you have."
     if refusal is not None:
         result = Result(call_id=call.id, name=call.name, text=refusal, error=True, denied=True)
         return close_call(run, d, calls, index, result)
-    if event.always:
+    subject = permits.subject_of(call, guard, d.order.cwd)
+    if event.always and subject is not None:
         root = d.spec.root if d.roster.is_live(d.spec.root) else run.id
-        d.tell(root, Granted(rule=permits.rule_for("allow", call.name, permits.subject_of(call, guard))))
+        rule = permits.rule_for("allow", call.name, subject)
+        d.tell(root, Granted(grant=Grant(rule=rule, cwd=d.order.cwd)))
     d.roster.ledger.settle(run.id, NOTHING, ONE_CALL)
     start_tool(run, d, index, call)
     bit = 1 << index
@@ -90,3 +100,7 @@ def decide(run: Run, calls: Calls, event: Decided, d: Desk) -> Run:
     calls = replace(calls, tools=calls.tools | bit, asks=calls.asks & ~bit, questions=questions)
     run = replace(run, usage=run.usage.plus(Usage(calls=1)), last_tool=call.name)
     return settle(run, d, calls)
+
+
+def _rule_now(run: Run, d: Desk, call: Call, guard: Guard) -> permits.Ruling:
+    return permits.rule_on(d.roster.ancestry(run.id), call, guard, (), d.rules.mode, d.roster.cwds(run.id))

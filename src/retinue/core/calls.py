@@ -36,6 +36,7 @@ ONE_CALL = (0, 0, 0, 1)
 GATHERED = 4_096
 ALONE = "Not run: {name} ends the run and must be the only call in a reply. Call it again, alone."
 BROKEN_OFF = "The wait was broken off by a message. Those you waited for go on; you will be told when they end."
+NOT_ASKED = "Not run: a message came before the question was answered."
 NOT_RUN = "Not run: this reply also called {name}, which must be the only call in a reply."
 
 
@@ -87,7 +88,7 @@ def _permission(
     guard = d.definition.guards.get(call.name, Guard())
     root = d.roster.runs.get(d.spec.root)
     grants = (*run.grants, *(root.grants if root is not None else ()))
-    ruling = permits.rule_on(chain, call, guard, grants, d.rules.mode)
+    ruling = permits.rule_on(chain, call, guard, grants, d.rules.mode, d.roster.cwds(run.id))
     if ruling.verdict == "allow":
         return None, None
     if ruling.verdict == "deny":
@@ -367,6 +368,8 @@ def detach(run: Run, d: Desk, calls: Calls) -> Run:
     d.perform(Abort(run=run.id))
     for watch in calls.waits:
         run = d.append(run, Result(call_id=watch.call.id, name=watch.call.name, text=BROKEN_OFF))
+    for asked in calls.questions:
+        run = d.append(run, Result(call_id=asked.call_id, name=asked.tool, text=NOT_ASKED, error=True))
     for fan in fan_in.fans.values() if fan_in else ():
         _discard(d, fan)
         text = plain_result(in_order(fan))[0] if fan.ended else ""

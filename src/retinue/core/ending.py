@@ -8,11 +8,13 @@ from msgspec.structs import replace
 
 from retinue.core.desk import Desk
 from retinue.core.effects import Abort
-from retinue.core.events import Admitted, CancelAsked, ChildEnded
-from retinue.core.state import Asking, Ended, Queued, Run, Stopping, Thinking, Waiting, Working, is_seated
+from retinue.core.events import Admitted, CancelAsked, ChildEnded, Posted
+from retinue.core.state import Asking, Ended, Queued, Run, Stopping, Thinking, Waiting, Working, asks, is_seated
 from retinue.core.text import clip, digest
-from retinue.core.values import Delivery, End, Ending, Usage
+from retinue.core.values import Delivery, End, Ending, Mail, Usage
 from retinue.core.words import skipped, tell
+
+GONE = "Whoever you asked has ended. Go on with your best judgement, and say in your result what you assumed."
 
 
 def finish(
@@ -43,6 +45,9 @@ def finish(
         at=d.now,
     )
     run = let_go(run, d)
+    for child in d.children(run):
+        if d.roster.specs[child].order.questions == "deny" and asks(d.roster.runs[child]):
+            d.tell(child, Posted(mail=Mail(seq=0, text=GONE, sender=run.id)))
     # A cancel reaches also those whom an ended child has left behind; an ordinary end leaves them alone.
     cancelled = state in ("cancelled", "timed_out")
     live = list(d.roster.below(run.id)) if cancelled else d.bound(run)

@@ -13,6 +13,7 @@ from retinue.core.values import (
     Call,
     Capabilities,
     Definition,
+    Grant,
     Image,
     Mail,
     ModelInfo,
@@ -204,9 +205,9 @@ class Decided(Event):
 
 
 class Granted(Event):
-    """A person said yes once and for all; `rule` says to what."""
+    """A person said yes once and for all."""
 
-    rule: str
+    grant: Grant
 
 
 class Composed(Event):

@@ -134,6 +134,7 @@ def refuse_request(roster: Roster, event: Requested) -> None:
         raise Refused("model", f"no model {model!r} is known; known: {', '.join(sorted(roster.models)) or 'none'}")
     if order.budget.usd is not None and not roster.models[model].priced:
         raise Refused("price", f"the price of {model!r} is unknown, so a budget in dollars cannot be kept")
+    spawn.check_rules(order.access)
     if not event.id or event.id in roster.specs:
         raise Refused("id", f"a run with the id {event.id!r} exists already" if event.id else "a run needs an id")
     if event.conversation and any(roster.specs[id].conversation == event.conversation for id in roster.runs):

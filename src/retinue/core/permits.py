@@ -7,14 +7,16 @@ rule for those below it, and nobody can take one away. A person's grant answers 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+import unicodedata
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Literal
 
 import msgspec
 
+from retinue.core.arguments import BadArguments, parse
 from retinue.core.text import clip, digest
-from retinue.core.values import MODES, Call, Capabilities, Guard, Value
+from retinue.core.values import MODES, Call, Capabilities, Grant, Guard, Value
 
 Verdict = Literal["allow", "ask", "deny"]
 STRICTNESS: dict[str, int] = {"allow": 0, "ask": 1, "deny": 2}
@@ -31,6 +33,10 @@ _SHELL = re.compile(r"[;&|`$()<>\n\r\\{}!#]")
 """What makes more of a command than a program and its words. A wildcard does not vouch for it."""
 
 
+DOMAIN = "domain:"
+DOTS = dict.fromkeys(map(ord, "\u3002\uff0e\uff61"), ".")
+
+
 class Ruling(Value):
     """What holds for one call, and the rule that says so."""
 
@@ -39,13 +45,15 @@ class Ruling(Value):
 
 
 class Rule(Value):
+    """Without a pattern it holds for every call of the tool."""
+
     effect: Verdict
     tool: str
-    pattern: str = ""
+    pattern: str | None = None
 
     @property
     def words(self) -> str:
-        return f"{self.effect}: {self.tool}" + (f"({self.pattern})" if self.pattern else "")
+        return f"{self.effect}: {self.tool}" + (f"({self.pattern})" if self.pattern is not None else "")
 
 
 @lru_cache(maxsize=4096)
@@ -55,24 +63,32 @@ def read_rule(text: str) -> Rule:
     if found is None:
         raise ValueError(f"{text!r} is not a rule; write for example 'allow: shell(git log*)' or 'deny: edit(.env)'")
     effect, tool, pattern = found.groups()
-    return Rule(effect=effect, tool=tool, pattern=pattern or "")  # type: ignore[arg-type]
+    return Rule(effect=effect, tool=tool, pattern=pattern)  # type: ignore[arg-type]
 
 
 def rule_for(effect: Verdict, tool: str, subject: str) -> str:
-    """The rule for exactly this subject: nothing in it is a wildcard."""
-    literal = re.sub(r"([*?\[\\])", r"\\\1", subject)
-    return f"{effect}: {tool}({literal})" if subject else f"{effect}: {tool}"
+    """The rule for exactly this subject: nothing in it is a wildcard, or a domain."""
+    literal = _literal(subject)
+    shield = "\\" if literal.startswith(DOMAIN) else ""
+    return f"{effect}: {tool}({shield}{literal})"
 
 
-def subject_of(call: Call, guard: Guard) -> str:
-    """What the call is about: the argument that the tool has named for it, or all of them."""
+def _literal(text: str) -> str:
+    return re.sub(r"([*?\\])", r"\\\1", text)
+
+
+def subject_of(call: Call, guard: Guard, cwd: str = "") -> str | None:
+    """What the call is about: the argument that the tool has named for it, or all of them. A path is told whole, from
+    the directory of the run; None stands for paths that cannot be told from here (those in a patch)."""
     try:
-        args = msgspec.json.decode(call.args)
-    except (msgspec.DecodeError, RecursionError):
-        return call.args
-    about = args.get(guard.subject) if guard.subject and isinstance(args, dict) else None
+        args = parse(call.args)
+    except BadArguments:
+        return None if guard.subject == "path" else call.args
+    about = args.get(guard.subject) if guard.subject else None
+    if guard.subject == "path":
+        return _whole(cwd, about) if isinstance(about, str) and about.strip() else None
     if isinstance(about, str):
-        return _plain_path(about) if guard.subject == "path" else about
+        return about
     return msgspec.json.encode(about if about is not None else args, order="sorted").decode()
 
 
@@ -80,33 +96,40 @@ def rule_on(
     chain: Iterable[tuple[str, Capabilities]],
     call: Call,
     guard: Guard,
-    grants: Iterable[str] = (),
+    grants: Iterable[Grant] = (),
     default: str = "manual",
+    cwds: Sequence[str] = (),
 ) -> Ruling:
     """The strictest word of the run and everybody above it; a grant turns a question into a yes. A root without a mode
-    has the `default` one."""
-    subject = subject_of(call, guard)
+    has the `default` one. `cwds` are the directories of the run and its ancestors, in which their rules are meant."""
+    own = cwds[0] if cwds else ""
+    subject = subject_of(call, guard, own)
     ruling = Ruling(verdict="allow", why="no rule speaks of it")
-    chain = list(chain)
-    for n, (name, held) in enumerate(chain, 1):
-        said = _level(name, held, held.mode or (default if n == len(chain) else ""), call.name, guard, subject)
+    levels = list(chain)
+    for n, (name, held) in enumerate(levels):
+        mode = held.mode or (default if n == len(levels) - 1 else "")
+        said = _level(name, held, mode, call.name, guard, subject, cwds[n] if n < len(cwds) else own)
         if said is not None and STRICTNESS[said.verdict] >= STRICTNESS[ruling.verdict]:
             ruling = said
             if said.verdict == "deny":
                 return said
-    if ruling.verdict == "ask":
-        for text in grants:
-            if matches(read_rule(text), call.name, guard, subject):
-                return Ruling(verdict="allow", why=f"granted for this run: {text}")
+    if ruling.verdict == "ask" and subject is not None:
+        for grant in grants:
+            if grant.cwd == own and matches(read_rule(grant.rule), call.name, guard, subject, own):
+                return Ruling(verdict="allow", why=f"granted for this run: {grant.rule}")
     return ruling
 
 
-def _level(name: str, held: Capabilities, mode: str, tool: str, guard: Guard, subject: str) -> Ruling | None:
+def _level(
+    name: str, held: Capabilities, mode: str, tool: str, guard: Guard, subject: str | None, cwd: str
+) -> Ruling | None:
     """What one run's rules and mode say: a denial before a question before a permission before the mode."""
     best: Rule | None = None
     for text in held.rules:
         rule = read_rule(text)
-        if (best is None or STRICTNESS[rule.effect] > STRICTNESS[best.effect]) and matches(rule, tool, guard, subject):
+        if best is not None and STRICTNESS[rule.effect] <= STRICTNESS[best.effect]:
+            continue
+        if matches(rule, tool, guard, subject, cwd):
             best = rule
     if best is not None:
         return Ruling(verdict=best.effect, why=f"the rule {best.words!r} of {name}")
@@ -124,27 +147,34 @@ def _mode(mode: str, guard: Guard, name: str) -> Ruling | None:
 WORDS = {"write": "write files", "execute": "execute", "network": "use the network"}
 
 
-def matches(rule: Rule, tool: str, guard: Guard, subject: str) -> bool:
+def matches(rule: Rule, tool: str, guard: Guard, subject: str | None, cwd: str = "") -> bool:
+    """Whether a rule that is meant in `cwd` speaks of a call. Of what cannot be told from here a pattern never says
+    yes; a question is asked, and a denial is left to the tool, which sees every path."""
     if not _glob(rule.tool).fullmatch(tool):
         return False
-    if not rule.pattern:
+    if rule.pattern is None:
         return True
-    if rule.pattern.startswith("domain:"):
-        return _in_domain(subject, rule.pattern[7:])
+    if subject is None:
+        return rule.effect == "ask"
     if guard.subject == "path":
-        return _path_matches(_plain_path(rule.pattern), subject)
+        return _path_matches(_whole(_literal(cwd), rule.pattern), subject)
+    if guard.subject == "url" and rule.pattern.startswith(DOMAIN):
+        return _in_domain(subject, rule.pattern.removeprefix(DOMAIN))
     if guard.subject == "command" and rule.effect == "allow" and _SHELL.search(subject):
         return rule_for("allow", rule.tool, subject) == rule.words
     return bool(_glob(rule.pattern).fullmatch(subject))
 
 
-def denied_path(held: Capabilities, tool: str, path: str) -> str:
-    """The rule that denies this path, or "". For tools, which alone know where a link really leads."""
+def denied_path(bounds: Iterable[tuple[str, tuple[str, ...]]], tool: str, path: str) -> str:
+    """The rule that denies this path, or "". For tools, which alone know where a link really leads: `bounds` are the
+    directories and rules of the run and its ancestors."""
     guard = Guard(risk="write", subject="path")
-    for text in held.rules:
-        rule = read_rule(text)
-        if rule.effect == "deny" and rule.pattern and matches(rule, tool, guard, _plain_path(path)):
-            return text
+    for cwd, rules in bounds:
+        for text in rules:
+            rule = read_rule(text)
+            is_denial = rule.effect == "deny" and rule.pattern is not None
+            if is_denial and matches(rule, tool, guard, _whole(cwd, path), cwd):
+                return text
     return ""
 
 
@@ -159,7 +189,7 @@ def question_id(run: str, turn: int, index: int, call: Call) -> str:
 
 
 def question_text(call: Call, guard: Guard) -> str:
-    return clip(f"May {call.name} be called with {subject_of(call, guard)}?", 500)
+    return clip(f"May {call.name} be called with {subject_of(call, guard) or call.args}?", 500)
 
 
 @lru_cache(maxsize=4096)
@@ -200,8 +230,9 @@ def _path_matches(pattern: str, path: str) -> bool:
     return len(given) in reached
 
 
-def _plain_path(path: str) -> str:
-    """Without `.`, doubled slashes and inner `..`, so that one file has one name here."""
+def _whole(cwd: str, path: str) -> str:
+    """A path from the top, without `.`, doubled slashes and inner `..`, so that one file has one name here."""
+    path = path if path.startswith("/") or not cwd else f"{cwd}/{path}"
     out: list[str] = []
     for part in path.split("/"):
         if part == ".." and out and out[-1] != "..":
@@ -212,6 +243,11 @@ def _plain_path(path: str) -> str:
 
 
 def _in_domain(url: str, domain: str) -> bool:
-    found = re.match(r"[a-zA-Z][\w+.-]*://(?:[^/@]*@)?([^/:?#]+)", url)
-    host = found[1].lower().rstrip(".") if found else ""
-    return bool(host) and (host == domain.lower() or host.endswith("." + domain.lower().removeprefix("*.")))
+    """Whether the host of an address is this one or below it, however it is spelled."""
+    found = re.match(r"[a-z][a-z0-9+.-]*://([^/?#\\]*)", url.strip(), re.IGNORECASE)
+    if found is None:
+        return False
+    host = unicodedata.normalize("NFKC", found[1].rpartition("@")[2]).translate(DOTS).lower()
+    host = host.partition(":")[0].rstrip(".")
+    wanted = domain.lower().removeprefix("*.").rstrip(".")
+    return bool(host) and (host == wanted or host.endswith("." + wanted))

@@ -4,7 +4,7 @@ against the run and all its ancestors as they are now, so that a revocation flow
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
 import msgspec
@@ -66,13 +66,14 @@ def explain(
     guard: Guard = EXECUTES,
     args: str = "{}",
     default: str = "manual",
+    cwds: Sequence[str] = (),
 ) -> str:
     """One sentence for people: whether a tool may be called, and by which rule."""
     chain = list(chain)
     reason = gate(chain, tool, now)
     if reason:
         return f"refused: {reason}"
-    ruling = permits.rule_on(chain, Call(id="", name=tool, args=args), guard, default=default)
+    ruling = permits.rule_on(chain, Call(id="", name=tool, args=args), guard, default=default, cwds=cwds)
     if ruling.verdict == "allow":
         return f"allowed: nobody from the run up to its root withholds {tool!r}; {ruling.why}"
     return f"{'asked about' if ruling.verdict == 'ask' else 'denied'}: {ruling.why}"

@@ -252,6 +252,19 @@ class Roster:
             id = spec.parent
         return out
 
+    def cwds(self, id: str) -> list[str]:
+        """The directories of the run and its ancestors, in the order of `ancestry`."""
+        out = []
+        while (spec := self.specs.get(id)) is not None:
+            out.append(spec.order.cwd)
+            id = spec.parent
+        return out
+
+    def bounds(self, id: str) -> tuple[tuple[str, tuple[str, ...]], ...]:
+        """The rules of the run and its ancestors, each with the directory in which they are meant."""
+        pairs = zip(self.cwds(id), self.ancestry(id), strict=True)
+        return tuple((cwd, held.rules) for cwd, (_, held) in pairs if held.rules)
+
     def held(self, id: str) -> Capabilities:
         """What a run may do now: its own set, within what every ancestor still has."""
         if not self.narrowed:

@@ -364,7 +364,7 @@ def _cancel(run: Run, event: CancelAsked, d: Desk) -> Run:
 
 
 def _grant(run: Run, event: Granted) -> Run:
-    return run if event.rule in run.grants else replace(run, grants=(*run.grants, event.rule))
+    return run if event.grant in run.grants else replace(run, grants=(*run.grants, event.grant))
 
 
 def _narrow(run: Run, event: Narrowed, d: Desk) -> Run:

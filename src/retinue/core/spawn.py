@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from retinue.core import ledger, policy
+from retinue.core import ledger, permits, policy
 from retinue.core.desk import Desk, weight
 from retinue.core.events import CancelAsked, Enlisted, Ordered, Posted
 from retinue.core.orders import Base, Order, Send, Slot, Spec
@@ -139,6 +139,10 @@ def _child_spec(run: Run, d: Desk, order: Order, slot: Slot, event: Ordered) -> 
     capabilities = grant_tools(order, definition, held)
     if order.cwd and not policy.covers(order.cwd, place, held):
         raise Refused("cwd", f"{order.cwd!r} is outside the parent's directories; name one inside {place!r}")
+    if order.cwd and place and not policy.covers(order.cwd, place, replace(held, read=())):
+        # Where the parent may only read, the child may not write either.
+        write = held.write if held.write is not None else (place,)
+        capabilities = policy.narrow(capabilities, Capabilities(write=write))
     model = order.model or definition.model or parent.model
     if model not in roster.models or (capabilities.models is not None and model not in capabilities.models):
         known = ", ".join(capabilities.models if capabilities.models is not None else sorted(roster.models))
@@ -182,9 +186,19 @@ def in_lane_order(order: Order) -> Order:
     return replace(order, lanes=tuple(sorted(by_name.values(), key=lambda lane: (lane.size, lane.name))))
 
 
+def check_rules(asked: Capabilities) -> None:
+    """Rules are read when they are given, not when they are first needed."""
+    for text in asked.rules:
+        try:
+            permits.read_rule(text)
+        except ValueError as error:
+            raise Refused("rules", str(error)) from None
+
+
 def grant_tools(order: Order, definition: Definition, held: Capabilities) -> Capabilities:
     """The child's set: what the parent may lend, its agent can reach, and the order asks for."""
     asked, reach = order.access, definition.reach
+    check_rules(asked)
     if asked.tools is not None and order.unknown_tool == "error":
         unknown = sorted(set(asked.tools) - set(reach))
         if unknown:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Literal
 
 from retinue.core.effects import ChildOutcome, Purpose
-from retinue.core.values import Artifact, Call, Capabilities, Ending, Usage, Value, Work
+from retinue.core.values import Artifact, Call, Capabilities, Ending, Grant, Usage, Value, Work
 
 Amounts = tuple[int, int, int, int]
 NOTHING: Amounts = (0, 0, 0, 0)
@@ -163,10 +163,16 @@ class Run(Value):
     mail_seq: int = 0
     deaths: int = 0
     restarts: int = 0
-    grants: tuple[str, ...] = ()
+    grants: tuple[Grant, ...] = ()
     work: Work | None = None
 
 
 def is_seated(run: Run) -> bool:
     """Whether the run holds a slot in each of its lanes."""
     return isinstance(run.state, Thinking) or (isinstance(run.state, Working) and run.state.seated)
+
+
+def asks(run: Run) -> bool:
+    """Whether the run waits for an answer to what a tool asked."""
+    calls = getattr(run.state, "calls", None)
+    return calls is not None and any(q.kind == "question" for q in calls.questions)

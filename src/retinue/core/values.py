@@ -158,7 +158,7 @@ class Budget(Value):
 
 class ModelInfo(Value):
     """Facts about a model. A price of None is unknown, never free. Prices are nano-dollars per token; those of the
-    cache are the input's where they are not told."""
+    cache are the input's where they are not told. `resolved` is what a name stands for that is an alias."""
 
     name: str
     window: int = 200_000
@@ -167,6 +167,7 @@ class ModelInfo(Value):
     price_out: int | None = None
     price_cache_read: int | None = None
     price_cache_write: int | None = None
+    resolved: str = ""
 
     def cost(self, input_tokens: int, output_tokens: int) -> int:
         """The most that so many tokens can cost: as if all of the prompt were written to a cache."""
@@ -206,6 +207,13 @@ class Words(Value):
     notice: dict[str, str] = {}
     announcement: dict[str, str] = {}
     denied: str = ""
+
+
+class Grant(Value):
+    """A rule by which a person has said yes once and for all, for calls made in one directory."""
+
+    rule: str
+    cwd: str = ""
 
 
 class Guard(Value):
@@ -339,6 +347,10 @@ class Rules(Value):
     delivery_cap_ms: int = 300_000
     delivery_timeout_ms: int = 120_000
     salt: str = ""
+
+    def __post_init__(self) -> None:
+        if self.mode not in MODES:
+            raise ValueError(f"there is no permission mode {self.mode!r}; there is: {', '.join(MODES)}")
 
 
 class Mail(Value):

@@ -192,7 +192,7 @@ class Fields:
     def schema(self, *keys: str) -> dict[str, Any] | None:
         key, value = self.raw(*keys)
         if isinstance(value, str) and value.lstrip().startswith("{"):
-            from retinue.tools.arguments import BadArguments, parse
+            from retinue.core.arguments import BadArguments, parse
 
             try:
                 value = parse(value)

@@ -15,7 +15,7 @@ from typing import Any
 
 from retinue.core.text import clean
 from retinue.library.spec import Complaint, Severity
-from retinue.tools.arguments import BadArguments, parse
+from retinue.core.arguments import BadArguments, parse
 
 MAX_BYTES = 1 << 20
 MAX_HEAD = 1 << 18

@@ -50,7 +50,7 @@ def permit_rules(spec: AgentSpec) -> tuple[tuple[str, ...], tuple[str, ...]]:
         elif base is not None and base.effect == "deny":
             less.append(tool)
         for rule in later:
-            out[written(rule.effect, tool, rule.pattern)] = None
+            out[written(rule.effect, tool, rule.pattern or "")] = None
     return tuple(out), tuple(less)
 
 

@@ -35,10 +35,15 @@ class Request:
 
 
 class Models(Protocol):
-    """Models by name. `offered` are those that runs may ask for although no agent names them."""
+    """Models by name. `offered` are those that runs may ask for although no agent names them; `resolve` says what a
+    name that it `knows` stands for."""
 
     @property
     def offered(self) -> Sequence[str]: ...
+
+    def knows(self, name: str) -> bool: ...
+
+    def resolve(self, name: str) -> str: ...
 
     def find(self, name: str) -> Model: ...
 

@@ -295,8 +295,10 @@ class HttpModel:
         now = asyncio.get_running_loop().time
         size, since = 0, now()
         limit.until, limit.why = min(latest, since + times.idle), "idle"
-        async for data in response.content.iter_any():
-            if not size:
+        content = response.content
+        while not content.at_eof():
+            data = await content.readany()
+            if data and not size:
                 came()
             size += len(data)
             if size > MAX_BODY:
@@ -311,14 +313,14 @@ class HttpModel:
             moment = now()
             if decoder.contents != before:
                 since = moment
-            idle, content = moment + times.idle, since + times.content
-            if idle <= content and idle <= latest:
+            idle, empty = moment + times.idle, since + times.content
+            if idle <= empty and idle <= latest:
                 limit.until, limit.why = idle, "idle"
             else:
-                limit.until, limit.why = (content, "content") if content <= latest else (latest, "attempt")
+                limit.until, limit.why = (empty, "content") if empty <= latest else (latest, "attempt")
             if moment >= limit.until:
                 raise TimeoutError(limit.why)
-        if not response.content.at_eof():
+        if not content.at_eof():
             await _end(response)
         return decoder.finish()
 

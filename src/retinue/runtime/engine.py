@@ -32,6 +32,7 @@ from retinue.store.base import Store
 
 log = logging.getLogger("retinue")
 T = TypeVar("T")
+E = TypeVar("E", bound=AnyEvent)
 
 MAX_BATCH = 2_000
 TRIAL_SECONDS = 2.0
@@ -112,10 +113,10 @@ class Engine:
 
     def post(self, run: str, event: AnyEvent) -> None:
         """Put an event on the queue. Safe to call from the loop's thread only."""
-        self._queue.append((run, self._without_secrets(event), None))
+        self._queue.append((run, self.without_secrets(event), None))
         self._wake.set()
 
-    def _without_secrets(self, event: AnyEvent) -> AnyEvent:
+    def without_secrets(self, event: E) -> E:
         """Nothing secret gets past here. What is in no event is on no record, in no transcript and on no channel."""
         return event if self.redactor is None else clean_event(self.redactor, event)
 
@@ -126,14 +127,20 @@ class Engine:
         if not self._open:
             raise RetinueError("the runtime is not open: use it inside `async with Retinue(...)`")
         done: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        self._queue.append((run, self._without_secrets(event), done))
+        self._queue.append((run, self.without_secrets(event), done))
         self._wake.set()
         return await done
+
+    def is_used(self, place: str) -> bool:
+        """Whether a live run works in a directory or below it."""
+        below = f"{place.rstrip('/')}/"
+        return any(f"{self.roster.specs[id].order.cwd}/".startswith(below) for id in self.roster.runs)
 
     def register(self, definition: Definition, model: ModelInfo | None) -> None:
         """Make an agent known. Runs that waited for it since the last start are taken up."""
         if model is not None:
             self.describe(model)
+        definition = self.without_secrets(Registered(definition=definition)).definition
         if self.roster.definitions.get(definition.name) != definition:
             self.roster.definitions[definition.name] = definition
             self.post("", Registered(definition=definition))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Awaitable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, assert_never, cast
 
 from msgspec.structs import replace
@@ -69,7 +69,7 @@ class Tools(Protocol):
 
     def work(self, spec: Spec) -> Coroutine[Any, Any, Changes | None]: ...
 
-    def over(self, run: str) -> Awaitable[None] | None: ...
+    def over(self, run: str, is_used: Callable[[str], bool]) -> Awaitable[None] | None: ...
 
 
 class Performer:
@@ -96,7 +96,7 @@ class Performer:
         """The run has ended: nothing of it is under way, and its messages are in the store."""
         self.conversations.drop(id)
         self._stop(id)
-        if (rest := self._tools.over(id)) is not None:
+        if (rest := self._tools.over(id, self._engine.is_used)) is not None:
             self.later(rest)
 
     # effects
@@ -225,6 +225,8 @@ class Performer:
                 bus.preview(run.id, effect.attempt, text)
 
         reply = _clean_reply(await model.complete(request, emit))
+        if shown is not None and bus.busy and (rest := shown.close()):
+            bus.preview(run.id, effect.attempt, rest)
         return reply if getattr(model, "exact", False) else checked(reply)
 
     def _declarer(self, spec: Spec) -> Spec:
@@ -277,6 +279,7 @@ class Performer:
             look=self._window,
             root=place or spec.order.cwd or self._home,
             held=self._engine.roster.held(spec.id),
+            bounds=self._engine.roster.bounds(spec.id),
         )
 
     def _call_quick(self, effect: CallTool, spec: Spec, run: Run) -> None:
@@ -318,7 +321,7 @@ class Performer:
         where: Any = {"turn": effect.turn, "index": effect.index, "call_id": effect.call.id, "name": effect.call.name}
         match returned:
             case Answer(text=text, error=error):
-                text = clean(text)
+                text = self._without_secrets(clean(text))
                 spilled = await self._spill(text)
                 if spilled is not None:
                     text = clip(text, self._engine.roster.rules.text_cap, spilled[0])
@@ -344,6 +347,11 @@ class Performer:
         if not root or not any(o.cwd and o.cwd != root for o in orders.spawns):
             return orders, place
         return replace(orders, spawns=tuple(_without_links(o, root) for o in orders.spawns)), place
+
+    def _without_secrets(self, text: str) -> str:
+        """Before anything is cut off: half a secret would not be found any more."""
+        redactor = self._engine.redactor
+        return text if redactor is None or len(text) <= self._engine.roster.rules.text_cap else redactor.clean(text)
 
     async def _compose(self, effect: Compose, spec: Spec) -> None:
         texts, failed = [], False

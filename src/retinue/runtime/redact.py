@@ -6,43 +6,59 @@ its descendants write.
 from __future__ import annotations
 
 import logging
-from typing import Any
+from functools import cache
+from typing import Any, Literal, TypeVar, get_origin, get_type_hints
 
 import msgspec
+from msgspec.structs import replace
 
-from retinue.core.events import Admitted, AnyEvent, ChildEnded, Closed, Enlisted, Woke
+from retinue.core.events import Admitted, ChildEnded, Closed, Enlisted, Event, Woke
 from retinue.core.secrets import Redactor
 
+E = TypeVar("E", bound=Event)
 _formatter = logging.Formatter()
 _encode = msgspec.json.Encoder().encode
-_decode: msgspec.json.Decoder[AnyEvent] = msgspec.json.Decoder(AnyEvent)
 QUIET = (Enlisted, Admitted, Closed, ChildEnded, Woke)
 """Events without a text."""
+NAMES = frozenset(("id", "run", "child", "conversation", "root", "parent", "resumes", "key", "call_id", "mode", "cwd"))
+"""Fields that say which, not what: changed, they would mean something else."""
 
 
-def clean_event(redactor: Redactor, event: AnyEvent) -> AnyEvent:
-    """The same event without secrets. The marks that replace them are plain, so that JSON stays JSON; a secret that is
-    also a word of the format is looked for in the texts one by one."""
+def clean_event(redactor: Redactor, event: E) -> E:
+    """The same event without secrets. Where there are some, its texts are cleaned one by one: a secret that happens to
+    be a word of the format changes nothing else."""
     if isinstance(event, QUIET):
         return event
     data = _encode(event)
-    cleaned = redactor.clean_bytes(data)
-    if cleaned == data:
+    if redactor.clean_bytes(data) == data:
         return event
-    try:
-        return _decode.decode(cleaned)
-    except msgspec.MsgspecError:
-        builtins = msgspec.to_builtins(event)
-        again: AnyEvent = msgspec.convert({**_texts(redactor, builtins), "event": builtins["event"]}, AnyEvent)
-        return again
+    cleaned: E = _cleaned(redactor, event)
+    return cleaned
 
 
-def _texts(redactor: Redactor, value: Any, name: str = "") -> Any:
+def _cleaned(redactor: Redactor, value: Any) -> Any:
     if isinstance(value, str):
-        return value if name in ("is", "role", "event", "kind", "state", "stop", "id") else redactor.clean(value)
+        return redactor.clean(value)
+    if isinstance(value, msgspec.Struct):
+        changes = {}
+        for name in _texts(type(value)):
+            old = getattr(value, name)
+            new = _cleaned(redactor, old)
+            if new is not old and new != old:
+                changes[name] = new
+        return replace(value, **changes) if changes else value
     if isinstance(value, dict):
-        return {k: _texts(redactor, v, k) for k, v in value.items()}
-    return [_texts(redactor, v) for v in value] if isinstance(value, (list, tuple)) else value
+        return {k: _cleaned(redactor, v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return type(value)(_cleaned(redactor, v) for v in value)
+    return value
+
+
+@cache
+def _texts(kind: type[msgspec.Struct]) -> tuple[str, ...]:
+    """The fields in which something can be written freely."""
+    hints = get_type_hints(kind)
+    return tuple(f for f in kind.__struct_fields__ if f not in NAMES and get_origin(hints[f]) is not Literal)
 
 
 class Redacting(logging.Filter):

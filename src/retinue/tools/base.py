@@ -77,7 +77,8 @@ class Caller:
     """Who calls, and what a tool may know of it. `key` names this call for ever; `again` says that an earlier process
     may have started it; `woken`, that it had asked to wait and the wait is over. `back` are the ends of those it waited
     for that are not kept, so that `children` does not show them any more. `root` is the directory in which the run
-    works, `held` what it may do at this moment."""
+    works, `held` what it may do at this moment, `bounds` the rules of the run and its ancestors, each with the
+    directory in which they are meant."""
 
     spec: Spec
     run: Run
@@ -91,6 +92,7 @@ class Caller:
     look: Look | None = None
     root: str = ""
     held: Capabilities = Capabilities()
+    bounds: Sequence[tuple[str, tuple[str, ...]]] = ()
 
     @property
     def id(self) -> str:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from retinue.core.arguments import BadArguments, parse
 from retinue.core.effects import ChildOutcome
 from retinue.core.orders import Spec
 from retinue.core.values import Call, Restart, ToolSchema
 from retinue.errors import ConfigError
 from retinue.sandbox.worktree import Changes
-from retinue.tools.arguments import BadArguments, parse
 from retinue.tools.base import Answer, Caller, Returned, Tool
 from retinue.tools.builtin.kit import Kit
 
@@ -76,9 +76,10 @@ class Toolbox:
             return None
         return await self._kit.worktrees.changes(spec.id, spec.order.task)
 
-    def over(self, run: str) -> Awaitable[None] | None:
-        """A run has ended: what its tools still hold is given back, at once or by what is returned."""
-        return None if self._kit is None else self._kit.over(run)
+    def over(self, run: str, is_used: Callable[[str], bool]) -> Awaitable[None] | None:
+        """A run has ended: what its tools still hold is given back, at once or by what is returned. `is_used` says
+        whether somebody still works in a directory."""
+        return None if self._kit is None else self._kit.over(run, is_used)
 
     def is_quick(self, agent: str, name: str) -> bool:
         """Whether a tool returns without ever waiting. (One that is not there is answered for at once.)"""

@@ -19,8 +19,8 @@ TOOLS: dict[str, Builtin[Any]] = {t.name: t for t in (Read(), List(), Find(), Se
 
 
 def a_caller(root: Path | str, **fields: Any) -> Caller:
-    rules = fields.pop("rules", ())
-    held = Capabilities(read=fields.pop("read", None), write=fields.pop("write", None), rules=rules)
+    held = Capabilities(read=fields.pop("read", None), write=fields.pop("write", None))
+    fields["bounds"] = ((str(root), rules),) if (rules := fields.pop("rules", ())) else ()
     spec = Spec(id="r", order=Order(agent="boss", task="t"), root="r")
     run = Run(id="r", state=Queued(), turn=2)
     return Caller(spec=spec, run=run, call_id="c", index=1, key="k", at=5, root=str(root), held=held, **fields)

@@ -11,7 +11,7 @@ import click
 
 from retinue.cli import exits
 from retinue.cli.door import Door, common, note, out, pass_door
-from retinue.cli.running import dump
+from retinue.cli.settings import dump
 from retinue.errors import ConfigError
 
 if TYPE_CHECKING:

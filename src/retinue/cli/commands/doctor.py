@@ -8,7 +8,7 @@ import click
 
 from retinue.cli import exits
 from retinue.cli.door import Door, common, note, option, out, pass_door
-from retinue.cli.running import dump
+from retinue.cli.settings import dump
 from retinue.errors import ConfigError
 
 

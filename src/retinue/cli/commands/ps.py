@@ -8,7 +8,6 @@ import time
 from collections.abc import Sequence
 
 import click
-import msgspec
 
 from retinue.cli import words
 from retinue.cli.door import Door, Duration, common, out, pass_door
@@ -88,7 +87,7 @@ def _nothing(door: Door, everything: bool) -> str:
 
 
 def _as_json(lines: Sequence[Line]) -> str:
-    return "\n".join(json.dumps(msgspec.to_builtins(line), ensure_ascii=False) for line in lines)
+    return "\n".join(json.dumps(line._asdict(), ensure_ascii=False) for line in lines)
 
 
 def _table(lines: Sequence[Line], tree: bool) -> str:

@@ -46,6 +46,8 @@ def command(door: Door, path: str, yes: bool, list_all: bool, revoke: bool, chec
     if list_all:
         return _list(trust.projects())
     root = door.places.root
+    if settings.is_home(door):
+        raise ConfigError(f"{root} is no project: go to the project's directory, or name it")
     if revoke:
         done = trust.revoke(root)
         note(f"{root} is trusted no more" if done else f"{root} was not trusted")

@@ -62,15 +62,17 @@ class FileTool(Builtin[A]):
 
     def _forbids(self, caller: Caller) -> Callable[[str], str] | None:
         """What rules deny to one reader they deny to all, and what to one writer, to all: a way round is none."""
-        held, top = caller.held, os.path.realpath(caller.root)
-        if not any(rule.startswith("deny") for rule in held.rules):
+        bounds, top = caller.bounds, os.path.realpath(caller.root)
+        if not any(rule.startswith("deny") for _, rules in bounds for rule in rules):
             return None
         names = ("read", "search") if self.risk == "read" else ("edit", "write")
+        sent = caller.spec.order.cwd or top
 
         def forbids(real: str) -> str:
+            # Rules are meant in the directory that a run was sent to, also when it works in a copy of it.
             mine = strip(real, top)
-            paths = (real,) if mine is None else (real, mine)
-            return next((rule for name in names for path in paths if (rule := denied_path(held, name, path))), "")
+            path = real if mine is None else f"{sent}/{mine}"
+            return next((rule for name in names if (rule := denied_path(bounds, name, path))), "")
 
         return forbids
 

@@ -55,6 +55,7 @@ class Kit:
         self._made: dict[str, Tool] = {}
         self._temporary = folder is None
         self._leaving: set[str] = set()
+        self._is_used: Callable[[str], bool] = lambda place: False
         self.writers = Writers()
 
     @cached_property
@@ -78,33 +79,40 @@ class Kit:
             self._made[name] = made
         return self._made[name]
 
-    def over(self, run: str) -> Awaitable[None] | None:
-        """A run has ended: what it held here is given back; what it left running is stopped."""
+    def over(self, run: str, is_used: Callable[[str], bool]) -> Awaitable[None] | None:
+        """A run has ended: what it held here is given back; what it left running is stopped. A copy stays as long as
+        somebody works in it (`is_used`)."""
         self.writers.over(run)
+        self._is_used = is_used
         processes = self.__dict__.get("processes")
-        if (processes is None or not processes.has(run)) and not self.is_isolated(run):
+        if (processes is None or not processes.has(run)) and not self.is_isolated(run) and not self._leaving:
             return None
         self._leaving.add(run)
-        return self._tidy(run)
+        return self._tidy(is_used)
 
     def is_isolated(self, run: str) -> bool:
         return "worktrees" in self.__dict__ and self.worktrees.has(run)
 
-    async def _tidy(self, run: str) -> None:
-        if (processes := self.__dict__.get("processes")) is not None:
-            await processes.run_over(run)
-        if self.is_isolated(run):
-            await self.worktrees.close(run)
-        self._leaving.discard(run)
+    async def _tidy(self, is_used: Callable[[str], bool]) -> None:
+        for run in sorted(self._leaving):
+            if (processes := self.__dict__.get("processes")) is not None:
+                await processes.run_over(run)
+            if self.is_isolated(run):
+                if is_used(str(self.worktrees.place(run))):
+                    continue
+                await self.worktrees.close(run)
+            self._leaving.discard(run)
 
-    async def sweep(self, open_runs: set[str]) -> None:
+    async def sweep(self, open_runs: set[str], is_used: Callable[[str], bool]) -> None:
         """After a restart: the copies of runs that have ended go. (Their processes went with the last process.)"""
         if self._folder is not None and (self._folder / "worktrees").is_dir():
-            await self.worktrees.sweep(open_runs)
+            self._leaving.update(set(self.worktrees.runs()) - open_runs)
+            await self._tidy(is_used)
 
     async def close(self) -> None:
-        for run in list(self._leaving):
-            await self._tidy(run)
+        if self._temporary and "worktrees" in self.__dict__:
+            self._leaving.update(self.worktrees.runs())
+        await self._tidy((lambda place: False) if self._temporary else self._is_used)
         if (processes := self.__dict__.get("processes")) is not None:
             await processes.close()
         if self._temporary and "folder" in self.__dict__:

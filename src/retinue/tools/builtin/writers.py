@@ -6,6 +6,7 @@ do not stand in line would overwrite each other's work.
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 
 from retinue.tools.base import Caller
@@ -13,7 +14,7 @@ from retinue.tools.base import Caller
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    directory: str
+    directories: tuple[str, ...]
     run: str
     root: str
     path: str
@@ -27,24 +28,33 @@ class Writers:
         self._leases: dict[str, Lease] = {}
 
     def take(self, caller: Caller) -> str:
-        """ "" when the caller may write in its directory from now on, otherwise who writes there."""
+        """ "" when the caller may write in its directories from now on, otherwise who writes there."""
         spec = caller.spec
-        mine = Lease(caller.root, spec.id, spec.root, spec.path, spec.order.label or spec.order.agent)
+        wanted = (caller.root,) if caller.held.write is None else caller.held.write
+        places = tuple(os.path.realpath(place) for place in wanted)
+        mine = Lease(places, spec.id, spec.root, spec.path, spec.order.label or spec.order.agent)
         for other in self._leases.values():
-            if other.run != mine.run and _overlap(other.directory, mine.directory) and not _in_line(other, mine):
+            shared = _overlap(other.directories, mine.directories)
+            if shared and other.run != mine.run and not _in_line(other, mine):
                 return (
-                    f"{other.label} (run {other.run}) is writing in {other.directory}, and two writers would undo each "
-                    f"other's work. Wait for its end, or have this done by a child with isolation 'worktree'."
+                    f"{other.label} (run {other.run}) is writing in {shared}, and two writers would undo each other's "
+                    f"work. Wait for its end, or have this done by a child with isolation 'worktree'."
                 )
-        self._leases.setdefault(mine.run, mine)
+        self._leases[mine.run] = mine
         return ""
 
     def over(self, run: str) -> None:
         self._leases.pop(run, None)
 
 
-def _overlap(a: str, b: str) -> bool:
-    return f"{a.rstrip('/')}/".startswith(f"{b.rstrip('/')}/") or f"{b.rstrip('/')}/".startswith(f"{a.rstrip('/')}/")
+def _overlap(a: tuple[str, ...], b: tuple[str, ...]) -> str:
+    """A directory of `a` that is, holds or lies in one of `b`."""
+    for mine in a:
+        for theirs in b:
+            one, two = f"{mine.rstrip('/')}/", f"{theirs.rstrip('/')}/"
+            if one.startswith(two) or two.startswith(one):
+                return mine
+    return ""
 
 
 def _in_line(a: Lease, b: Lease) -> bool:

@@ -10,11 +10,11 @@ from typing import Any, ClassVar, TypeVar
 
 import msgspec
 
+from retinue.core.arguments import BadArguments, parse
 from retinue.core.effects import ChildOutcome
 from retinue.core.text import clip
 from retinue.core.values import Restart, ToolSchema, Value, Words
 from retinue.errors import ConfigError
-from retinue.tools.arguments import BadArguments, parse
 from retinue.tools.base import Answer, Caller, Look, Returned, Risk, Tool
 
 T = TypeVar("T")

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from retinue.tools.arguments import MAX_BYTES, MAX_DEPTH, BadArguments, parse
+from retinue.core.arguments import MAX_BYTES, MAX_DEPTH, BadArguments, parse
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),

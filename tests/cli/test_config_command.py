@@ -1,0 +1,178 @@
+"""`retinue config`: the effective values with their origins, changing one, and every wrong use in one line."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cli.house import House
+from tests.needs import needs
+
+SECRET = "sk-very-secret-value"
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Iterator[House]:
+    made = House(tmp_path)
+    yield made
+    made.close()
+
+
+def user_file(home: House, text: str = "") -> Path:
+    file = home.folder / "config" / "retinue" / "config.toml"
+    file.parent.mkdir(exist_ok=True)
+    if text:
+        file.write_text(text)
+    return file
+
+
+def project_file(home: House, text: str) -> Path:
+    file = home.project / ".retinue" / "config.toml"
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(text)
+    return file
+
+
+def test_what_is_printed_is_toml_and_says_where_each_value_came_from(home: House) -> None:
+    file = user_file(home, '[models]\n\ndefault = "openai:a"\n[models.aliases]\n"gpt-5.2" = "openai:gpt-5.2"\n')
+    project = project_file(home, "[limits]\ndepth = 3\n")
+    home.ok("trust", "--yes")
+    text = home.ok("config", "--show-origin", env={"RETINUE_MAX_TURNS": "7"})
+    found = tomllib.loads(text)
+    assert found["models"]["default"] == "openai:a"
+    assert found["models"]["aliases"] == {"gpt-5.2": "openai:gpt-5.2"}
+    assert (found["limits"]["depth"], found["limits"]["max_turns"]) == (3, 7)
+    assert f'default = "openai:a"  # user: {file}:3' in text
+    assert f"depth = 3  # project: {project}:2" in text
+    assert "max_turns = 7  # environment: RETINUE_MAX_TURNS" in text
+    assert 'mode = "manual"  # default' in text
+
+
+def test_the_nearest_file_of_a_trusted_project_wins(home: House) -> None:
+    project_file(home, "[limits]\ndepth = 3\nchildren = 5\n")
+    inner = home.project / "a" / "b"
+    inner.mkdir(parents=True)
+    home.ok("trust", "--yes")
+    assert home.ok("config", "get", "limits.depth", cwd=inner) == "3"
+    user_file(home, "[limits]\ndepth = 9\ntotal = 9\n")
+    assert home.ok("config", "get", "limits.depth", cwd=inner) == "3"
+    assert home.ok("config", "get", "limits.total", cwd=inner) == "9"
+
+
+def test_a_project_that_is_not_trusted_changes_nothing_and_that_is_told(home: House) -> None:
+    project_file(home, '[permissions]\nmode = "bypassPermissions"\n')
+    done = home.run("config")
+    assert done.returncode == 0
+    assert 'mode = "manual"' in done.stdout
+    assert ".retinue/config.toml" in done.stderr and "run `retinue trust`" in done.stderr
+
+
+def test_no_secret_is_printed_only_whether_it_is_set(home: House) -> None:
+    user_file(
+        home,
+        '[models.keys]\nopenai = "WORK_KEY"\nmistral = "OTHER_KEY"\n'
+        f'[models.aliases]\nodd = "openai:{SECRET}-x"\n'
+        '[channels.news]\ntype = "webhook"\nurl = "https://hooks.example.org/T0/very-secret"\nsecret_env = "NEWS"\n'
+        '[mcp_servers.db]\ncommand = "db"\nenv = { MODE = "quiet-value" }\n',
+    )
+    env = {"WORK_KEY": SECRET, "ANTHROPIC_API_KEY": SECRET + "2"}
+    for arguments in (("config", "--show-origin"), ("config", "--json"), ("config", "get", "models.aliases")):
+        done = home.run(*arguments, env=env)
+        assert SECRET not in done.stdout + done.stderr
+        assert "T0/very-secret" not in done.stdout and "quiet-value" not in done.stdout
+    text = home.run("config", env=env).stdout
+    assert 'openai = "WORK_KEY"  # set' in text
+    assert 'mistral = "OTHER_KEY"  # not set' in text
+    assert "ANTHROPIC_API_KEY is set" in text
+
+
+def test_a_value_is_set_read_and_set_again_with_the_comments_kept(home: House) -> None:
+    file = user_file(home, '# mine\n[models]\ndefault = "openai:a" # good\n')
+    home.ok("config", "set", "models.default", "anthropic:claude-sonnet-4-5")
+    home.ok("config", "set", "permissions.deny", "edit(.env),shell(rm *)")
+    home.ok("config", "set", "permissions.deny", '["read(secret/**)"]')
+    home.ok("config", "set", "limits.timeout", "10m")
+    assert file.read_text().startswith('# mine\n[models]\ndefault = "anthropic:claude-sonnet-4-5" # good\n')
+    assert home.ok("config", "get", "models.default") == "anthropic:claude-sonnet-4-5"
+    assert json.loads(home.ok("config", "get", "permissions.deny")) == ["read(secret/**)"]
+    assert home.ok("config", "get", "limits.timeout") == "600.0"
+    assert home.ok("config", "path").splitlines() == [f"{file}  user  used"]
+
+
+def test_a_value_for_the_project_counts_once_it_is_trusted(home: House) -> None:
+    done = home.run("config", "set", "limits.depth", "2", "--project")
+    assert done.returncode == 0 and "it does not count yet" in done.stderr
+    assert home.ok("config", "get", "limits.depth") == "8"
+    home.ok("trust", "--yes")
+    assert home.ok("config", "get", "limits.depth") == "2"
+    done = home.run("config", "set", "limits.depth", "3", "--project")
+    assert "has changed since it was trusted (changed: .retinue/config.toml)" in done.stderr
+    assert home.ok("config", "get", "limits.depth") == "8"
+
+
+WRONG = [
+    (("get", "limts.depth"), "there is no setting 'limts.depth'. Did you mean 'limits.depth'?"),
+    (("get", "a b"), "is not a key"),
+    (("get", "models.aliases.nobody"), "is not set"),
+    (("set", "models.default", "anthropc:x"), "Did you mean 'anthropic'?"),
+    (("set", "models.default", "nonsense"), "there is no model 'nonsense'"),
+    (("set", "models.default", "ofline/explorer"), "Did you mean 'offline/explorer'?"),
+    (("set", "models.keys.openai", SECRET), "the name of an environment variable"),
+    (("set", "models.keys", "X"), "say which, as in models.keys.NAME"),
+    (("set", "models.keys.opnai", "X"), "Did you mean 'openai'?"),
+    (("set", "permissions.mode", "atuo"), "Did you mean 'auto'?"),
+    (("set", "limits.depth", "deep"), "must be a whole number, not 'deep'"),
+    (("set", "limits.depth", "99"), "at most 64"),
+    (("set", "output.color", "allways"), "Did you mean 'always'?"),
+    (("set", "sandbox.unsafe_bare", "true", "--project"), "in your own file only"),
+    (("set", "mcp_servers.x", "y"), "by hand"),
+    (("set", "limits.depth"), "Missing argument"),
+    (("sett", "x"), "No such command 'sett'"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "says"), WRONG, ids=lambda x: " ".join(x)[:40] if isinstance(x, tuple) else "")
+def test_wrong_use_is_one_clear_line_and_exit_code_2(home: House, arguments: tuple[str, ...], says: str) -> None:
+    done = home.run("config", *arguments)
+    assert done.returncode == 2, done.stderr
+    assert says in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert SECRET not in done.stderr
+    assert not user_file(home).exists()
+
+
+def test_every_mistake_of_a_file_has_its_own_line_and_the_rest_is_still_shown(home: House) -> None:
+    file = user_file(home, "[limits]\ndepth = 'x'\nmax_turns = -1\ntotal = 4\n[modles]\n")
+    done = home.run("config")
+    assert done.returncode == 2
+    lines = done.stderr.splitlines()
+    assert [line.partition(": ")[2].partition(": ")[0] for line in lines] == [f"{file}, line {n}" for n in (2, 3, 5)]
+    assert "total = 4" in done.stdout
+    told = json.loads(home.run("config", "--json").stdout)
+    assert [p["line"] for p in told["problems"]] == [2, 3, 5]
+    assert told["problems"][0]["key"] == "limits.depth" and told["problems"][0]["column"] == 1
+
+
+@needs("bwrap")
+def test_on_a_full_disk_the_old_file_stays_and_the_error_says_what_to_do(home: House) -> None:
+    small = home.folder / "config"
+    command = ["bwrap", "--dev-bind", "/", "/", "--size", "4096", "--tmpfs", str(small), "--", "/bin/sh", "-c"]
+    script = f"""
+mkdir {small}/retinue && printf '[limits]\\ndepth = 1\\n' > {small}/retinue/config.toml
+{sys.executable} -m retinue config set models.aliases.x openai:{"y" * 3000}
+echo code $?
+cat {small}/retinue/config.toml
+ls -A {small}/retinue
+"""
+    done = subprocess.run(
+        [*command, script], env=home.env, cwd=home.project, capture_output=True, text=True, timeout=30, check=False
+    )
+    assert done.stdout.splitlines() == ["code 1", "[limits]", "depth = 1", "config.toml"], done.stderr
+    assert "No space left on device" in done.stderr and "Free some space" in done.stderr
+    assert len(done.stderr.splitlines()) == 1

@@ -1,0 +1,265 @@
+"""`retinue doctor`: one finding for each thing that runs depend on, how to mend it, and an exit code."""
+
+from __future__ import annotations
+
+import http.server
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import apsw
+import pytest
+
+from tests.cli.house import House
+
+SECRET = "sk-very-secret-value"
+STATES = ("ok", "degraded", "broken")
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Iterator[House]:
+    made = House(tmp_path)
+    yield made
+    made.close()
+
+
+def findings(home: House, *arguments: str, env: dict[str, str] | None = None) -> tuple[int, dict[str, list[Any]]]:
+    done = home.run("doctor", "--json", *arguments, env=env)
+    told = json.loads(done.stdout)
+    assert told["ok"] is (done.returncode == 0)
+    by_name: dict[str, list[Any]] = {}
+    for check in told["checks"]:
+        assert check["state"] in STATES
+        by_name.setdefault(check["name"], []).append(check)
+    return done.returncode, by_name
+
+
+def make_store(home: House) -> Path:
+    (home.project / "README.md").write_text("# A project\n")
+    home.ok("run", "--model", "offline/explorer", "map this repository")
+    home.run("stop")
+    return home.store
+
+
+def test_a_fresh_machine_is_well_and_hears_what_a_key_would_give(home: House) -> None:
+    code, found = findings(home, "--offline")
+    assert code == 0
+    (model,) = found["model"]
+    assert model["state"] == "degraded" and "export ANTHROPIC_API_KEY" in model["fix"]
+    assert set(found) >= {"python", "libraries", "extras", "configuration", "trust", "agents", "providers", "sandbox"}
+    assert set(found) >= {"ripgrep", "git", "store", "host", "rights", "disk", "terminal", "local servers"}
+    assert not any(check["state"] == "broken" for checks in found.values() for check in checks)
+
+
+def test_a_line_says_its_state_by_glyph_and_word_and_only_where_wanted_by_colour(home: House) -> None:
+    text = home.ok("doctor", "--offline")
+    assert "✓ ok        python" in text and "! degraded  model" in text and "\x1b[" not in text
+    assert text.splitlines()[-1].endswith("0 broken")
+    assert "\x1b[32m✓ ok" in home.ok("doctor", "--offline", "--color", "always")
+    assert "\x1b[" not in home.ok("doctor", "--offline", env={"NO_COLOR": "1", "CLICOLOR_FORCE": "1"})
+    assert "\x1b[" in home.ok("doctor", "--offline", env={"CLICOLOR_FORCE": "1"})
+    plain = home.real("doctor", "--offline", env={"PYTHONIOENCODING": "ascii"})
+    assert "+ ok        python" in plain.stdout and plain.stdout.isascii()
+    assert "fix: set a UTF-8 locale" in plain.stdout
+
+
+def test_providers_are_asked_without_their_keys_and_the_names_of_keys_are_all_that_is_shown(home: House) -> None:
+    heard: list[Any] = []
+
+    class Answer(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            heard.append((self.path, dict(self.headers)))
+            self.send_response(401)
+            self.end_headers()
+
+        def log_message(self, *args: Any) -> None:
+            return
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Answer)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        dead = taken.getsockname()[1]
+    env = {
+        "OPENAI_API_KEY": SECRET,
+        "OPENAI_BASE_URL": f"http://127.0.0.1:{server.server_port}/v1",
+        "ANTHROPIC_API_KEY": SECRET,
+        "ANTHROPIC_BASE_URL": f"http://127.0.0.1:{dead}",
+        "NO_PROXY": "127.0.0.1",
+    }
+    try:
+        code, found = findings(home, env=env)
+    finally:
+        server.shutdown()
+        server.server_close()
+    up, down = sorted(found["providers"], key=lambda c: c["state"], reverse=True)
+    assert (up["state"], down["state"]) == ("ok", "degraded")
+    assert "openai, openai-chat: OPENAI_API_KEY is set" in up["text"] and "answers in" in up["text"]
+    assert "anthropic: ANTHROPIC_API_KEY is set" in down["text"] and "does not answer" in down["text"]
+    assert code == 0
+    assert heard and SECRET not in json.dumps([found, heard])
+
+
+def test_a_provider_that_says_nothing_is_not_waited_for(home: House) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        env = {"OPENAI_API_KEY": SECRET, "OPENAI_BASE_URL": f"http://127.0.0.1:{silent.getsockname()[1]}/v1"}
+        _, found = findings(home, env=env | {"NO_PROXY": "*"})
+    (openai,) = found["providers"]
+    assert openai["state"] == "degraded" and ("timed out" in openai["text"] or "no answer" in openai["text"])
+
+
+@pytest.mark.parametrize(
+    ("model", "says", "fix"),
+    [
+        ("openai:gpt-5.2", "no key for openai", "set OPENAI_API_KEY"),
+        ("claude-sonnet-4-5", "no key for anthropic", "set ANTHROPIC_API_KEY"),
+        ("nonsense", "there is no model 'nonsense'", "retinue config set models.default"),
+        ("azure:x", "no key for azure", "AZURE_OPENAI_API_KEY"),
+    ],
+)
+def test_a_model_that_cannot_be_asked_is_broken(home: House, model: str, says: str, fix: str) -> None:
+    code, found = findings(home, "--offline", env={"RETINUE_MODEL": model})
+    assert code == 1
+    (check,) = found["model"]
+    assert check["state"] == "broken" and says in check["text"] and fix in check["fix"]
+    assert "RETINUE_MODEL" in check["text"]
+
+
+def test_a_model_that_is_not_allowed_is_broken(home: House) -> None:
+    file = home.folder / "config" / "retinue" / "config.toml"
+    file.parent.mkdir()
+    file.write_text('[models]\ndefault = "fast"\naliases = { fast = "openai:a" }\n[models.allow]\nopenai = ["b*"]\n')
+    code, found = findings(home, "--offline", env={"OPENAI_API_KEY": SECRET})
+    assert code == 1 and "openai:a is not in models.allow" in found["model"][0]["text"]
+
+
+def test_mistakes_in_files_and_variables_are_found(home: House) -> None:
+    file = home.folder / "config" / "retinue" / "config.toml"
+    file.parent.mkdir()
+    file.write_text("[limits]\ndepth = 'x'\nturns = 3\n")
+    (home.project / ".retinue").mkdir()
+    (home.project / ".retinue" / "config.toml").write_text("")
+    agent = home.project / ".claude" / "agents" / "a.md"
+    agent.parent.mkdir(parents=True)
+    agent.write_text("---\nname: a\ndescription: d\ntools: Nonsense\n---\nx\n")
+    code, found = findings(home, "--offline", env={"RETINUE_MODLE": "x"})
+    assert code == 1
+    assert [c["state"] for c in found["configuration"]] == ["broken", "broken", "degraded"]
+    assert "Did you mean 'RETINUE_MODEL'?" in found["configuration"][2]["text"]
+    assert found["trust"][0]["state"] == "degraded" and "retinue trust" in found["trust"][0]["fix"]
+    assert found["agents"][0]["state"] == "degraded" and "1 broken" in found["agents"][0]["text"]
+
+
+def test_the_store_is_checked_without_being_touched(home: House) -> None:
+    store = make_store(home)
+    before = {p.name: p.read_bytes() for p in store.parent.iterdir() if p.is_file()}
+    code, found = findings(home, "--offline")
+    assert code == 0
+    assert "hash chain and structure whole, 0 open runs" in found["store"][0]["text"]
+    assert {p.name: p.read_bytes() for p in store.parent.iterdir() if p.is_file()} == before
+
+
+def test_a_changed_event_breaks_the_chain_and_is_named(home: House) -> None:
+    store = make_store(home)
+    db = apsw.Connection(str(store))
+    db.execute("update events set body = x'7b7d' where seq = 2")
+    db.close()
+    code, found = findings(home, "--offline")
+    assert code == 1
+    assert found["store"][0]["text"] == "The body of event 2 is not what was written."
+    assert "backup" in found["store"][0]["fix"]
+
+
+@pytest.mark.parametrize(
+    ("spoil", "says"),
+    [
+        (lambda f: f.write_bytes(b"not a database, but long enough to be looked at" * 50), "cannot be read"),
+        (lambda f: f.write_bytes(f.read_bytes()[:8192]), ""),
+        (lambda f: apsw.Connection(str(f)).execute("pragma user_version = 99"), "this program knows"),
+        (lambda f: apsw.Connection(str(f)).execute("pragma application_id = 7"), "another program"),
+        (lambda f: (f.unlink(), Path(f"{f}-wal").write_bytes(b"x")), "is missing, but its -wal file is there"),
+    ],
+)
+def test_a_store_that_cannot_be_used_is_broken_and_left_as_it_is(home: House, spoil: Any, says: str) -> None:
+    store = make_store(home)
+    spoil(store)
+    before = {p.name: p.read_bytes() for p in store.parent.iterdir() if p.is_file()}
+    code, found = findings(home, "--offline")
+    assert code == 1
+    assert found["store"][0]["state"] == "broken" and says in found["store"][0]["text"]
+    assert {p.name: p.read_bytes() for p in store.parent.iterdir() if p.is_file()} == before
+
+
+def test_a_copy_without_its_log_stays_recognisable_as_one(home: House) -> None:
+    make_store(home)
+    copy = home.folder / "copy.db"
+    shutil.copy(home.store, copy)
+    home.run("doctor", "--offline", "--store", str(copy))
+    assert not Path(f"{copy}-wal").exists() and not Path(f"{copy}-shm").exists()
+
+
+def test_who_holds_the_store_is_told_and_a_host_is_asked(home: House) -> None:
+    (home.project / "README.md").write_text("# A project\n")
+    home.ok("run", "--model", "offline/explorer", "map this repository", env={"RETINUE_IDLE_SECONDS": "60"})
+    pid = home.host_pid()
+    _, found = findings(home, "--offline")
+    assert found["host"][0]["text"] == f"process {pid} holds the store, 0 open runs"
+    home.run("stop")
+    _, found = findings(home, "--offline")
+    assert "none is running" in found["host"][0]["text"]
+
+
+def test_another_program_that_holds_the_store_is_named(home: House) -> None:
+    store = make_store(home)
+    Path(f"{store}.lock").write_text(f"{os.getpid()}\n")
+    _, found = findings(home, "--offline")
+    assert found["host"][0]["state"] == "degraded"
+    assert f"process {os.getpid()} holds the store, but is no host of it" in found["host"][0]["text"]
+    Path(f"{store}.lock").write_text("\n")
+
+
+def test_rights_that_others_have_are_found_and_taken_away(home: House) -> None:
+    store = make_store(home)
+    store.chmod(0o644)
+    store.parent.chmod(0o755)
+    file = home.folder / "config" / "retinue" / "config.toml"
+    file.parent.mkdir(mode=0o755)
+    file.write_text("")
+    file.chmod(0o664)
+    code, found = findings(home, "--offline")
+    assert code == 1
+    assert sorted(Path(c["text"].split(" has ")[0]).name for c in found["rights"]) == sorted(
+        ["retinue.db", store.parent.name, "config.toml"]
+    )
+    assert all(c["fix"] == "retinue doctor --fix" for c in found["rights"])
+    done = home.run("doctor", "--offline", "--fix")
+    assert done.returncode == 0
+    assert f"{store}: 0644 -> 0600" in done.stderr and f"{file}: 0664 -> 0644" in done.stderr
+    assert store.stat().st_mode & 0o777 == 0o600 and store.parent.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_machine_without_sandbox_and_programs_is_degraded_and_told_what_to_install(home: House) -> None:
+    empty = home.folder / "empty"
+    empty.mkdir()
+    code, found = findings(home, "--offline", env={"PATH": str(empty)})
+    assert code == 0
+    for name, package in (("sandbox", "bubblewrap"), ("ripgrep", "ripgrep"), ("git", "git")):
+        assert found[name][0]["state"] == "degraded" and package in found[name][0]["fix"], name
+
+
+def test_recovery_says_that_it_is_not_there_and_changes_nothing(home: House) -> None:
+    done = home.run("doctor", "--recover", "out.db")
+    assert done.returncode == 2
+    assert "out.db was not made" in done.stderr and "Restore a backup" in done.stderr
+    assert not (home.project / "out.db").exists()
+
+
+def test_the_doctor_loads_no_machine_for_help() -> None:
+    code = "import sys; from retinue.cli.main import main; main(['doctor', '-h']); sys.exit('apsw' in sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, timeout=30)
