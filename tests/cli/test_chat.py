@@ -28,7 +28,9 @@ def test_each_line_of_a_pipe_goes_on_where_the_last_one_ended(tmp_path: Path) ->
 
 def test_commands_are_carried_out_between_messages(tmp_path: Path) -> None:
     with house(tmp_path, echo) as home:
-        said = "/help\n/agents\n/cost\n\nhello\n/agents\n/cost\n/show\n/new\nhello\n/nonsense\n/send\n/quit\nnever\n"
+        said = (
+            "/help\n/agents\n/cost\n\nhello\n/agents\n/cost\n/show\n/new\nhello\n/nonsense\n/c\n/send\n/quit\nnever\n"
+        )
         done = home.run("chat", input=said)
         assert done.returncode == 0 and done.stdout.startswith("1: hello\n") and "never" not in done.stdout
         assert done.stdout.endswith("\n1: hello\n1: hello\n"), "of `show`, and of a new conversation"
@@ -38,6 +40,7 @@ def test_commands_are_carried_out_between_messages(tmp_path: Path) -> None:
             "0 tokens, $0.00",
             "✓ main",
             "no command /nonsense",
+            "/c can mean /cancel or /cost",
             "write /send RUN TEXT",
         ):
             assert text in done.stderr, text
@@ -103,6 +106,33 @@ class Talk:
 
 
 @needs("tmux")
+def test_a_message_that_is_left_goes_on_and_is_told_above_the_prompt(tmp_path: Path) -> None:
+    gate = Gate("the long one is done", at=0)
+
+    async def talk(heard: Any) -> Any:
+        return await gate(heard) if heard.messages[-1].text == "wait" else echo(heard)
+
+    with house(tmp_path, talk) as home, terminal(tmp_path, 80, 24) as screen:
+        screen.retinue("chat", env=home.env, cwd=home.project)
+        screen.until("\n>")
+        screen.type("wait")
+        screen.keys("Enter")
+        assert gate.reached.wait(20)
+        screen.until("● running")
+        screen.keys("b")
+        screen.until("goes on in the background")
+        screen.until("1 in the background")
+        screen.type("half a sent")
+        gate.opened.set()
+        screen.until(lambda text: "done: the long one is done" in text and "> half a sent" in text)
+        screen.type("ence")
+        screen.keys("Enter")
+        screen.until("2: half a sentence")
+        screen.keys("C-d")
+        assert screen.code() == 0
+
+
+@needs("tmux")
 def test_at_a_prompt_there_is_history_completion_several_lines_and_ctrl_c(tmp_path: Path) -> None:
     gate = Gate(at=0)
 
@@ -119,8 +149,10 @@ def test_at_a_prompt_there_is_history_completion_several_lines_and_ctrl_c(tmp_pa
         screen.until("1: one")
         screen.until(lambda text: text.rstrip().endswith("n/a"))
         screen.type("/co")
-        screen.keys("Tab", "Enter")
-        screen.until("tokens, n/a")
+        screen.keys("Tab")
+        screen.until("> /cost")
+        screen.keys("Enter")
+        screen.until(lambda text: text.count("tokens, n/a") == 2)
         screen.type("wait")
         screen.keys("Enter")
         assert gate.reached.wait(20)

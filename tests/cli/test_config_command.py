@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from retinue.cli import settings
+from retinue.cli.door import Door
 from tests.cli.house import House
 from tests.needs import needs
 
@@ -176,3 +178,28 @@ ls -A {small}/retinue
     assert done.stdout.splitlines() == ["code 1", "[limits]", "depth = 1", "config.toml"], done.stderr
     assert "No space left on device" in done.stderr and "Free some space" in done.stderr
     assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_projects_file_that_leads_elsewhere_is_not_written(home: House) -> None:
+    mine = user_file(home, "[limits]\ndepth = 1\n")
+    (home.project / ".retinue").mkdir()
+    (home.project / ".retinue" / "config.toml").symlink_to(mine)
+    done = home.run("config", "set", "permissions.mode", "auto", "--project")
+    assert done.returncode == 2 and "leads out of the project" in done.stderr
+    assert mine.read_text() == "[limits]\ndepth = 1\n"
+
+
+def test_what_only_the_environment_is_asked_for_is_put_there(home: House) -> None:
+    text = '[host]\nidle_seconds = 90\n[models]\nprobe = false\n[models.keys]\nopenai = "WORK"\n[store]\npath = "/x/y.db"\n'
+    user_file(home, text)
+    env = {name: value for name, value in home.env.items() if name not in ("RETINUE_PROBE", "RETINUE_IDLE_SECONDS")}
+    door = Door(environ={**env, "WORK": SECRET}, cwd=str(home.project))
+    told = settings.environment(door, settings.load(door))
+    assert (told["RETINUE_IDLE_SECONDS"], told["RETINUE_PROBE"], told["OPENAI_API_KEY"]) == ("90", "0", SECRET)
+    assert "RETINUE_START_SECONDS" not in told
+    assert settings.stored(door.environ) == "/x/y.db"
+    door = Door(environ={**env, "RETINUE_IDLE_SECONDS": "5"}, cwd=str(home.project))
+    assert settings.environment(door, settings.load(door))["RETINUE_IDLE_SECONDS"] == "5"
+    for wrong in ("[store", "store = 3\n", "[store]\npath = 3\n"):
+        user_file(home, wrong)
+        assert settings.stored(door.environ) == ""

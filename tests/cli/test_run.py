@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -247,6 +248,33 @@ def test_bytes_that_are_no_text_do_not_stop_a_run(tmp_path: Path) -> None:
 
 def test_without_a_command_the_commands_are_listed(tmp_path: Path) -> None:
     assert "Commands:" in House(tmp_path).ok()
+
+
+@pytest.mark.parametrize(("said", "words"), [(b"\n", "# Map"), (b"n\n", "Commands:")])
+def test_without_a_command_a_terminal_in_a_source_tree_is_offered_the_map(
+    tmp_path: Path, said: bytes, words: str
+) -> None:
+    home = House(tmp_path)
+    (home.project / "app.py").write_text("def main(): ...\n")
+    ours, theirs = os.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "retinue"],
+        cwd=home.project,
+        env={**home.env, "TERM": "dumb"},
+        stdin=theirs,
+        stderr=theirs,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    os.close(theirs)
+    try:
+        os.write(ours, said)
+        out, _ = process.communicate(timeout=30)
+        assert process.returncode == 0 and words in out
+        assert b"Map this repository?" in os.read(ours, 4096)
+    finally:
+        os.close(ours)
+        home.close()
 
 
 WRONG = [

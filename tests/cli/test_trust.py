@@ -241,3 +241,29 @@ def test_a_project_that_nobody_trusted_is_not_read(home: House) -> None:
     stands = Trust(str(home.folder / "trust.json")).standing(home.project)
     assert stands.state == "new" and set(stands.files.values()) == {""}
     assert not stands.trusts(home.project / "AGENTS.md")
+
+
+def test_every_place_that_a_loader_reads_is_covered() -> None:
+    from retinue.config import trust
+    from retinue.library import context, find, skills
+
+    read = [place.path for place in find.PROJECT] + [*context.NAMES] + [*skills.FOLDERS]
+    for path in (*read, ".mcp.json", ".vscode/mcp.json", ".gemini/settings.json", ".codex/config.toml"):
+        assert path in trust.FILES or any((path + "/").startswith(folder + "/") for folder in trust.FOLDERS), path
+        assert trust.home_of(f"a/b/{path}") == "a/b"
+
+
+def test_a_new_way_to_files_that_are_trusted_is_a_change(home: House) -> None:
+    furnish(home.project)
+    home.ok("trust", "--yes")
+    (home.project / ".claude" / "skills").symlink_to("agents")
+    assert "new: .claude/skills/deep/wide.md" in home.run("trust", "--check").stdout
+    home.ok("trust", "--yes")
+    (home.project / ".claude" / "loop").symlink_to(".")
+    done = home.run("trust", "--yes")
+    assert done.returncode == 0 and ".claude/loop: it is not a regular file" in done.stderr
+
+
+def test_servers_of_a_json5_file_are_shown_too(home: House) -> None:
+    write(home.project, ".retinue/config.json5", "{mcp_servers: {x: {command: 'run-me', args: ['a b']}}}")
+    assert 'mcp_servers.x: "run-me" "a b"  (.retinue/config.json5)' in home.run("trust").stderr

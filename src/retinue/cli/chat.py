@@ -99,15 +99,10 @@ class Chat:
                 pressed = time.monotonic()
                 prompt.say("Ctrl-C again leaves, and so do Ctrl-D and /quit")
                 continue
-            if said is None or said.strip() in ("/quit", "/exit", "/q"):
+            if said is None or said.strip() in ("/quit", "/exit", "/q", "/qu", "/qui"):
                 return self.code
             try:
-                if said.strip().startswith("/") and said.split()[0] in COMMANDS:
-                    self._command(said.strip(), prompt.say)
-                elif said.strip().startswith("/") and " " not in said.strip() and said.strip().count("/") == 1:
-                    prompt.say(f"there is no command {said.strip()}; /help lists them")
-                elif said.strip():
-                    self.message(said.strip())
+                self._hear(said.strip(), prompt.say)
             except Left as left:
                 return left.code
             except HostGone as error:
@@ -117,12 +112,25 @@ class Chat:
                 self.code = exits.of_error(error)
                 prompt.say(f"retinue: {exits.sentence(error)}")
 
+    def _hear(self, said: str, say: Callable[[str], None]) -> None:
+        """A command, by its name or the beginning of it, or a message: many begin with the path of a file."""
+        head, _, rest = said.partition(" ")
+        meant = [name for name in COMMANDS if name == head] or [
+            name for name in COMMANDS if len(head) > 1 and name.startswith(head)
+        ]
+        if len(meant) == 1:
+            self._command(meant[0], rest.strip(), say)
+        elif meant or (said.startswith("/") and not rest and said.count("/") == 1):
+            say(f"{head} can mean {' or '.join(meant)}" if meant else f"there is no command {head}; /help lists them")
+        elif said:
+            self.message(said)
+
     # messages
 
     def message(self, text: str) -> None:
         """One message, to its end. The answer goes to stdout."""
-        if self.run and self._is_open:
-            self.client.ask(wire.Send(run=self.run, text=text))
+        if self._is_open and self._send(text):
+            pass
         elif self.run:
             self.run = self.client.ask(wire.Resume(run=self.run, task=text, terms=self._terms))["run"]
         else:
@@ -142,6 +150,16 @@ class Chat:
                 return
         self._is_open = False
         self._tell(final, watching.code)
+
+    def _send(self, text: str) -> bool:
+        """A message to the run that was left; False when it has ended meanwhile."""
+        try:
+            self.client.ask(wire.Send(run=self.run, text=text))
+        except HostGone:
+            raise
+        except RetinueError:
+            self._is_open = False
+        return self._is_open
 
     def _watch(self, watching: Watching) -> wire.Final:
         from retinue.cli import live, plain
@@ -174,8 +192,10 @@ class Chat:
         try:
             with Shelf(self._door.places) as shelf:
                 now = {run.id for run in shelf.open_runs()}
-            gone = self._background - now - {self.run}
-            self._background = now
+            gone = self._background - now
+            # A run that was left belongs to the background until it is over.
+            gone -= {self.run} if not self._is_open else set()
+            self._background, self._is_open = now, self._is_open and self.run in now
             with contextlib.ExitStack() as stack:
                 book = stack.enter_context(Book(self._door.places)) if gone else None
                 rows = [row for id in gone if book is not None and (row := book.row(id)) is not None]
@@ -193,9 +213,7 @@ class Chat:
 
     # commands
 
-    def _command(self, said: str, say: Callable[[str], None]) -> None:
-        name, _, rest = said.partition(" ")
-        rest = rest.strip()
+    def _command(self, name: str, rest: str, say: Callable[[str], None]) -> None:
         if name == "/help":
             say("\n".join(f"{command:<9}{about}" for command, about in COMMANDS.items()))
             say("Enter sends, Alt-Enter begins a new line. Ctrl-C cancels what runs; twice it leaves.")

@@ -50,14 +50,17 @@ def configured(door: Door, told: dict[str, Any], context: click.Context) -> Conf
 
 
 def fill(found: Settings, told: dict[str, Any], is_open: Any) -> None:
-    said_otherwise = {"permission_mode"} if told.get("sandbox") or told.get("yolo") else set()
+    def is_set(key: str) -> bool:
+        return found.origin(key).kind not in ("default", "environment")
+
+    said = {"permission_mode"} if told.get("sandbox") or told.get("yolo") else set()
     for name, key in FILLED.items():
-        if name in told.keys() - said_otherwise and is_open(name) and found.origin(key).kind not in ("default", "environment"):
+        if name in told.keys() - said and is_open(name) and is_set(key):
             told[name] = found.get(key)
             if name == "timeout" and isinstance(told[name], str):
                 told[name] = words.seconds(told[name])
     for name, key in JOINED.items():
-        if name in told and found.origin(key).kind not in ("default", "environment"):
+        if name in told and is_set(key):
             told[name] = tuple(dict.fromkeys((*told[name], *found.get(key))))
     told["rules"] = found.rules
     told["config_model"] = found.get("models.default") if found.origin("models.default").kind != "environment" else ""

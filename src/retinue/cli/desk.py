@@ -44,6 +44,7 @@ class Desk:
             case wire.Fork():
                 return {"run": await self._placed(self._fork(want))}
             case wire.Watch():
+                await self._wake(want.run)
                 async for item in inside.follow(retinue, want.run, want.after, deltas=want.deltas):
                     await tell(item)
                 return await inside.final(retinue, want.run)
@@ -60,6 +61,8 @@ class Desk:
             case wire.Servers():
                 return {"mcp": await self._servers(want)}
             case wire.Wait():
+                for run in want.runs:
+                    await self._wake(run)
                 ends = await retinue.wait(*want.runs, timeout_seconds=want.timeout_seconds, first=want.first)
                 return {"states": {id: None if end is None else end.state for id, end in ends.items()}}
             case wire.Forget():
@@ -110,6 +113,7 @@ class Desk:
     async def _resume(self, want: wire.Resume) -> str:
         row = await inside.row_of(self._retinue, want.run)
         if not isinstance(row.run.state, Ended):
+            await self._wake(want.run)
             return want.run
         agent = await self._agent(row, want.plan)
         options = _again(row, want.terms)
@@ -134,6 +138,15 @@ class Desk:
         if found is None:
             raise NotFound(f"the plan of agent {name!r} is not beside the store; start a new run instead")
         return found
+
+    async def _wake(self, run: str) -> None:
+        """Let a run go on whose agents could not be built when the host started, or say why they still cannot be."""
+        if run in self._retinue.dormant:
+            row = await inside.row_of(self._retinue, run)
+            await self._agent(row, None)
+            lead = await self._plans.home(row.spec.order.agent)
+            assert lead is not None
+            await inside.take_up(self._retinue, lead)
 
     async def _cancel(self, want: wire.Cancel) -> dict[str, str]:
         runs = want.runs or tuple(await self._open_tops())

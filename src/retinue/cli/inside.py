@@ -11,6 +11,7 @@ from retinue.cli.place import Place, inherited
 from retinue.cli.wire import Begun, Final, Item, Said, Stepped, Stood
 from retinue.core.events import Requested
 from retinue.core.state import Ended
+from retinue.definitions import Agent
 from retinue.errors import NotFound
 from retinue.outcomes import state_word
 from retinue.runtime.bus import Delta, Step
@@ -19,6 +20,11 @@ from retinue.store.base import Row
 
 def open_runs(retinue: Retinue) -> list[str]:
     return list(retinue._engine.roster.runs)
+
+
+async def take_up(retinue: Retinue, agent: Agent) -> None:
+    """Make an agent known; runs that waited for it go on."""
+    await retinue._known(agent)
 
 
 async def row_of(retinue: Retinue, id: str) -> Row:

@@ -64,6 +64,14 @@ class Lender:
             self._old.append(self._catalog)
             self._environ, self._catalog = merged, Catalog(merged)
 
+    def knows(self, name: str) -> bool:
+        """Whether a name is meant for this catalog."""
+        return name == OFFLINE or name.startswith("local/") or self._catalog.knows(name)
+
+    def resolve(self, name: str) -> str:
+        """What a name stands for."""
+        return self._catalog.resolve(name) if self._catalog.knows(name) else name
+
     def find(self, name: str) -> Model:
         """The model of this name; `ConfigError` says what is wrong with the name, or which key is missing."""
         if name not in self._kept:

@@ -61,7 +61,10 @@ def project_root(cwd: str) -> str:
 
 def find(environ: Mapping[str, str], *, cwd: str = "", store: str = "") -> Places:
     """The places for a command given in `cwd`, with the store that was named or the one of the project."""
-    here = os.path.abspath(cwd or os.getcwd())
+    try:
+        here = os.path.abspath(cwd or os.getcwd())
+    except FileNotFoundError:
+        raise ConfigError("the directory that you are in is gone: go to another one, or name one with --cwd") from None
     if not os.path.isdir(here):
         raise ConfigError(f"there is no directory {here}: check --cwd")
     root = project_root(here)

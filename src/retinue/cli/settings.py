@@ -96,6 +96,41 @@ def load(door: Door, *, strict: bool = True, flags: Mapping[str, Any] | None = N
     return settings.checked() if strict else settings
 
 
+TOLD = {
+    "host.idle_seconds": "RETINUE_IDLE_SECONDS",
+    "host.start_seconds": "RETINUE_START_SECONDS",
+    "models.probe": "RETINUE_PROBE",
+}
+"""Settings whose readers look at the environment only."""
+
+
+def environment(door: Door, settings: Settings) -> dict[str, str]:
+    """The environment of a command with what is configured in files: keys and addresses of providers, and `TOLD`."""
+    from retinue.config.models import model_environment
+
+    out = model_environment(settings.value.models, door.environ)
+    for key, variable in TOLD.items():
+        if settings.origin(key).kind in ("user", "project"):
+            value = settings.get(key)
+            out[variable] = ("1" if value else "0") if isinstance(value, bool) else f"{value:g}"
+    return out
+
+
+def stored(environ: Mapping[str, str]) -> str:
+    """The store that the user's file names, "" for none. It is asked by every command, so nothing else is read; what is
+    wrong with the file is told by those that need more of it."""
+    import tomllib
+
+    file = os.path.join(config_home(environ), NAMES[0])
+    try:
+        with open(file, "rb") as stream:
+            found = tomllib.load(stream).get("store")
+    except (OSError, ValueError, RecursionError):
+        return ""
+    path = found.get("path") if isinstance(found, dict) else None
+    return os.path.expanduser(path) if isinstance(path, str) else ""
+
+
 def _of_project(door: Door) -> tuple[list[Layer], list[str]]:
     from retinue.config.layers import read_layer
 

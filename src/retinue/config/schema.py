@@ -117,7 +117,7 @@ class Tools(Value):
 class Mcp(Value):
     """Where servers of tools are configured, beside `mcp_servers` and the project's own files (docs/mcp_client.md)."""
 
-    files: Annotated[Names, About("more files", flag="--mcp-config", splits="paths")] = ()
+    files: Annotated[Names, About("more files", flag="--mcp-config", splits="paths", scope="user")] = ()
     strict: Annotated[bool, About("only these files, nothing of the project", flag="--strict-mcp-config")] = False
     disabled: Annotated[Names, About("servers that are not started", joins=True)] = ()
 
@@ -126,7 +126,7 @@ class Agents(Value):
     """Which agents there are (docs/library.md)."""
 
     default: Annotated[str, About("the agent that is run when none is named", flag="--agent")] = ""
-    directories: Annotated[Names, About("more folders of definitions", splits="paths")] = ()
+    directories: Annotated[Names, About("more folders of definitions", splits="paths", scope="user")] = ()
 
 
 class Channel(Value):

@@ -304,18 +304,19 @@ def _counting(folder: str, root: str) -> Iterator[str]:
     for name in FOLDERS:
         path = os.path.join(folder, name)
         if os.path.isdir(path):
-            yield from _below(path, root, set(), name)
+            yield from _below(path, root, (), name)
 
 
-def _below(folder: str, root: str, seen: set[str], top: str = "") -> Iterator[str]:
-    """Everything in a folder. A link to a folder is followed where it stays in the project: a loader might."""
+def _below(folder: str, root: str, way: tuple[str, ...], top: str = "") -> Iterator[str]:
+    """Everything in a folder. A link to a folder is followed where it stays in the project: a loader might. One that
+    leads back, or very deep, is as a file that cannot be trusted."""
     real = os.path.realpath(folder)
-    if real in seen or len(seen) > MOST_FOLDERS:
+    if real in way or len(way) > MOST_DEPTH:
+        yield folder
         return
     if real != root and not real.startswith(root.rstrip("/") + "/"):
         yield folder  # as a file that cannot be read, and so not be trusted
         return
-    seen.add(real)
     try:
         with os.scandir(folder) as found:
             entries = sorted(found, key=lambda e: e.name)
@@ -325,7 +326,7 @@ def _below(folder: str, root: str, seen: set[str], top: str = "") -> Iterator[st
     for entry in entries:
         if entry.is_dir():
             if f"{top}/{entry.name}" not in SKIPPED:
-                yield from _below(entry.path, root, seen)
+                yield from _below(entry.path, root, (*way, real))
         else:
             yield entry.path
 

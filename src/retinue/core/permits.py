@@ -157,7 +157,9 @@ def matches(rule: Rule, tool: str, guard: Guard, subject: str | None, cwd: str =
     if subject is None:
         return rule.effect == "ask"
     if guard.subject == "path":
-        return _path_matches(_whole(_literal(cwd), rule.pattern), subject)
+        # What is denied or asked about wherever it is, is so in every root of the run.
+        far = rule.effect != "allow" and rule.pattern.startswith("**") and _path_matches(f"/{rule.pattern}", subject)
+        return far or _path_matches(_whole(_literal(cwd), rule.pattern), subject)
     if guard.subject == "url" and rule.pattern.startswith(DOMAIN):
         return _in_domain(subject, rule.pattern.removeprefix(DOMAIN))
     if guard.subject == "command" and rule.effect == "allow" and _SHELL.search(subject):
@@ -176,6 +178,13 @@ def denied_path(bounds: Iterable[tuple[str, tuple[str, ...]]], tool: str, path: 
             if is_denial and matches(rule, tool, guard, _whole(cwd, path), cwd):
                 return text
     return ""
+
+
+def denied_url(bounds: Iterable[tuple[str, tuple[str, ...]]], tool: str, url: str) -> str:
+    """The rule that denies an address, or "": where a redirection leads is not known before."""
+    guard = Guard(risk="network", subject="url")
+    rules = [read_rule(text) for _, texts in bounds for text in texts]
+    return next((r.words for r in rules if r.effect == "deny" and matches(r, tool, guard, url)), "")
 
 
 def stricter(a: str, b: str) -> str:
@@ -237,6 +246,8 @@ def _whole(cwd: str, path: str) -> str:
     for part in path.split("/"):
         if part == ".." and out and out[-1] != "..":
             out.pop()
+        elif part == ".." and path.startswith("/"):
+            continue
         elif part not in ("", "."):
             out.append(part)
     return ("/" if path.startswith("/") else "") + "/".join(out)
@@ -247,7 +258,17 @@ def _in_domain(url: str, domain: str) -> bool:
     found = re.match(r"[a-z][a-z0-9+.-]*://([^/?#\\]*)", url.strip(), re.IGNORECASE)
     if found is None:
         return False
-    host = unicodedata.normalize("NFKC", found[1].rpartition("@")[2]).translate(DOTS).lower()
-    host = host.partition(":")[0].rstrip(".")
-    wanted = domain.lower().removeprefix("*.").rstrip(".")
+    host, wanted = _host(found[1].rpartition("@")[2]), _host(domain.removeprefix("*."))
     return bool(host) and (host == wanted or host.endswith("." + wanted))
+
+
+def _host(text: str) -> str:
+    """A host as it is asked for: in lower case, in ASCII, without a port, and without marks that nobody sees."""
+    if text.startswith("["):
+        return text.partition("]")[0].lower() + "]"
+    text = unicodedata.normalize("NFKC", text).translate(DOTS)
+    text = "".join(c for c in text if unicodedata.category(c) != "Cf").lower().partition(":")[0].rstrip(".")
+    try:
+        return text.encode("idna").decode()
+    except UnicodeError:
+        return text

@@ -188,13 +188,17 @@ class Worktrees:
 
 
 async def _stage(where: tuple[str, ...], index: Path, path: Path) -> None:
-    """Everything in the copy into our index; what a filter of the repository cannot take, as it is."""
+    """Everything in the copy into our index, but not what stands in the place of a submodule: git would look into it by
+    that one's own settings. What a filter of the repository cannot take is taken as it is."""
+    known = await _git(*where, "ls-files", "-s", "-z", index=index)
+    links = [os.fsdecode(e.split(b"\t", 1)[1]) for e in known.split(b"\0") if e.startswith(b"160000")]
+    others = [f":(exclude,top,literal){name}" for name in links]
     try:
-        await _git(*where, "add", "--all", "--", ".", index=index, cwd=path)
+        await _git(*where, "add", "--all", "--", ".", *others, index=index, cwd=path)
         return
     except RetinueError:
         listed = await _git(*where, "ls-files", "-z", "-m", "-o", "--exclude-standard", index=index, cwd=path)
-    for name in {os.fsdecode(n) for n in listed.split(b"\0") if n}:
+    for name in {os.fsdecode(n) for n in listed.split(b"\0") if n} - set(links):
         file = path / name
         if file.is_symlink() or not file.is_file():
             await _git(*where, "update-index", "--add", "--remove", "--", name, index=index, cwd=path)
@@ -222,11 +226,17 @@ async def _told(where: tuple[str, ...], note: _Note, commit: str) -> Changes:
 
 def _make_plain(path: Path) -> None:
     """A repository inside of the copy becomes a folder like any other; what it knew is kept beside it."""
-    for top, folders, files in os.walk(path):
+    for top, folders, files in os.walk(path, onerror=_cannot):
         if top != str(path) and ".git" in (*folders, *files):
-            with contextlib.suppress(OSError):
+            try:
                 os.rename(os.path.join(top, ".git"), os.path.join(top, "dot-git"))
+            except OSError as error:
+                _cannot(error)
         folders[:] = [f for f in folders if f != ".git" and not os.path.islink(os.path.join(top, f))]
+
+
+def _cannot(error: OSError) -> None:
+    raise RetinueError(f"the copy cannot be read safely: {error}")
 
 
 def _enter(path: Path, inside: str) -> str:

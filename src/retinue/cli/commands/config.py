@@ -85,6 +85,8 @@ def set_(door: Door, key: str, value: str, project: bool) -> None:
     if path == ("models", "default"):
         _check_model(door, str(parsed))
     file = os.path.join(door.places.root, ".retinue", NAMES[0]) if project else user_file(door.environ)
+    if project and not os.path.realpath(file).startswith(os.path.realpath(door.places.root) + os.sep):
+        raise ConfigError(f"{file} leads out of the project: nothing was changed.")
     is_new = set_value(file, path, parsed, "project" if project else "user")
     hidden = _Hider(door).value(path, parsed)
     note(f"{dotted(path)} = {_toml(hidden)} in {file}" + ("" if is_new else " (as it was)"))

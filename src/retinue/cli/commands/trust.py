@@ -150,7 +150,9 @@ def _settings(seen: Standing) -> Iterator[str]:
             continue
         layer = read_layer(os.path.join(seen.root, name), "project")
         for key, found in layer.found.items():
-            if key[0] != "mcp_servers":
+            if key[0] == "mcp_servers":
+                yield f"{_one(dotted(key), 200)}: {_command(found.value)}  ({words.line(name)})"
+            else:
                 yield f"{_one(dotted(key), 200)} = {_one(literal(found.value), 400)}  ({words.line(name)})"
         for problem in layer.problems:
             yield f"wrong, and so not used: {words.line(str(problem))}"
@@ -161,7 +163,8 @@ def _servers(seen: Standing) -> Iterator[str]:
     from retinue.tools.mcp_client.dialects import dialect_of, entries, parse
 
     for name in sorted(seen.files):
-        text = _text(seen, name) if os.path.basename(name) in SERVERS else None
+        is_ours = os.path.basename(os.path.dirname(name)) == ".retinue"  # told among the settings
+        text = _text(seen, name) if os.path.basename(name) in SERVERS and not is_ours else None
         if text is None:
             continue
         path = Path(seen.root, name)
@@ -200,12 +203,12 @@ def _command(fields: Any) -> str:
 
 def _agents(door: Door, seen: Standing) -> Iterator[str]:
     from retinue.cli.places import config_home
+    from retinue.config.trust import home_of
     from retinue.library.find import find_agents
     from retinue.library.spec import WIDENING
 
-    folders = {os.path.dirname(n.split("/.", 1)[0]) if n.startswith(".") else n.split("/.", 1)[0] for n in seen.files}
     said: set[str] = set()
-    for folder in sorted(folders):
+    for folder in sorted({home_of(name) for name in seen.files}):
         here = os.path.join(seen.root, folder)
         if not os.path.isdir(here):
             continue

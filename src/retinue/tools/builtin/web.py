@@ -14,6 +14,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from msgspec import Meta
 
+from retinue.core.permits import denied_url
 from retinue.core.text import clean, digest
 from retinue.core.values import Restart
 from retinue.errors import ConfigError, Refused
@@ -109,7 +110,7 @@ class Fetch(Builtin[FetchArgs]):
             page = self._kept.get(key) if args.offset else None
             if page is None or not all(may_reach(host, caller.held.hosts) for host in page.hosts):
                 async with asyncio.timeout(self._seconds):
-                    page = await self._load(target, caller.held.hosts, args.format, over)
+                    page = await self._load(target, caller, args.format, over)
                 self._keep(key, page)
         except (Refused, Failed, ConfigError) as error:
             return Answer(text=f"Not fetched: {visible(str(error))}.", error=True)
@@ -119,8 +120,11 @@ class Fetch(Builtin[FetchArgs]):
             over.set()
         return _answer(caller, page, args.offset)
 
-    async def _load(self, target: Target, hosts: tuple[str, ...] | None, format: str, over: threading.Event) -> _Page:
-        got = await self._client.get(target, hosts, _BINARY)
+    async def _load(self, target: Target, caller: Caller, format: str, over: threading.Event) -> _Page:
+        bounds = caller.bounds
+        got = await self._client.get(
+            target, caller.held.hosts, _BINARY, lambda url: denied_url(bounds, self.name, url) if bounds else ""
+        )
         kind = got.type or _guess(got.body)
         if not _TEXTS.fullmatch(kind) and (kind.startswith(_BINARY) or b"\0" in got.body[:4096]):
             what = "PDF files cannot be read here" if kind == "application/pdf" else "that is no text"

@@ -9,7 +9,7 @@ import re
 import socket
 import ssl
 import zlib
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -74,10 +74,18 @@ class WebClient:
         self._tls = tls
         self._most = most_bytes
 
-    async def get(self, target: Target, hosts: tuple[str, ...] | None, unwanted: tuple[str, ...] = ()) -> Fetched:
+    async def get(
+        self,
+        target: Target,
+        hosts: tuple[str, ...] | None,
+        unwanted: tuple[str, ...] = (),
+        forbids: Callable[[str], str] = lambda url: "",
+    ) -> Fetched:
         """`unwanted` are beginnings of media types of which the body is not read."""
         steps: list[Target] = []
         while True:
+            if rule := forbids(target.url):
+                raise Refused("denied", f"{target.host} may not be asked: the rule {rule!r}")
             ips = await self._gate.admit(target, hosts)
             steps.append(target)
             async with self._response(target, ips) as response:

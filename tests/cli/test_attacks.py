@@ -1,0 +1,168 @@
+"""Wrong uses and broken machines: each gets one clear line, what to do, and its exit code; nothing is lost."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from retinue.testing import call
+from tests.cli.house import Gate, House, house
+from tests.needs import needs
+
+
+def one_line(done: Any, code: int, *words: str) -> None:
+    """What every failure has to look like."""
+    assert done.returncode == code, done
+    assert "Traceback" not in done.stderr
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith("retinue: ") and all(word in last for word in words), done.stderr
+
+
+def confined(home: House, *options: str, command: tuple[str, ...]) -> subprocess.CompletedProcess[str]:
+    """A command in a file system of its own, with nothing left of it afterwards."""
+    bwrap = ["bwrap", "--dev-bind", "/", "/", "--unshare-pid", "--die-with-parent", "--proc", "/proc", *options]
+    return subprocess.run(
+        [*bwrap, sys.executable, "-m", "retinue", *command],
+        cwd=home.project,
+        env=home.env,
+        capture_output=True,
+        text=True,
+        timeout=40,
+    )
+
+
+@needs("bwrap")
+@pytest.mark.parametrize("name", ["data", "state", "run"])
+def test_a_folder_that_can_only_be_read_is_named(tmp_path: Path, name: str) -> None:
+    home = House(tmp_path)
+    folder = str(tmp_path / name)
+    done = confined(home, "--ro-bind", folder, folder, command=("run", "map"))
+    one_line(done, 1, folder, "Read-only file system")
+
+
+@needs("bwrap")
+@pytest.mark.parametrize(("size", "words"), [("4096", "Free some"), ("40960", "cannot be opened for writing")])
+def test_a_full_disk_is_named_with_what_to_do(tmp_path: Path, size: str, words: str) -> None:
+    home = House(tmp_path)
+    data = str(tmp_path / "data")
+    done = confined(home, "--size", size, "--tmpfs", data, command=("run", "--timeout", "20s", "map"))
+    one_line(done, 1, "retinue.db", words)
+
+
+def test_without_a_home_the_home_of_the_user_is_meant(tmp_path: Path) -> None:
+    home = House(tmp_path)
+    for name in ("HOME", "XDG_CONFIG_HOME", "XDG_RUNTIME_DIR"):
+        home.env.pop(name)
+    assert home.real("run", "map").returncode == 0
+    assert home.real("ps").returncode == 0
+
+
+def test_a_directory_that_is_gone_is_told(tmp_path: Path) -> None:
+    home = House(tmp_path)
+    gone = tmp_path / "gone"
+    for command in ("ps", "run x", ""):
+        gone.mkdir()
+        text = f'rmdir "{gone}" && exec "{sys.executable}" -m retinue {command}'
+        done = subprocess.run(["sh", "-c", text], cwd=gone, env=home.env, capture_output=True, text=True, timeout=40)
+        if command:
+            one_line(done, 2, "directory", "is gone")
+        else:
+            assert done.returncode == 0, done
+
+
+def test_a_store_that_another_program_holds_is_told_with_its_process(tmp_path: Path) -> None:
+    with house(tmp_path) as home:
+        home.ok("run", "hello")
+        home.ok("stop")
+        code = "import fcntl, sys; f = open(sys.argv[1], 'r+'); fcntl.flock(f, 2); print(1, flush=True); input()"
+        lock = f"{home.store}.lock"
+        holder = subprocess.Popen(
+            [sys.executable, "-c", code, lock], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        try:
+            assert holder.stdout is not None and holder.stdout.readline()
+            one_line(home.run("run", "x", env={"RETINUE_START_SECONDS": "0.5"}), 1, "retinue.db")
+            assert home.runs()[0]["state"] == "completed"
+        finally:
+            holder.communicate("")
+
+
+def test_a_host_that_is_killed_between_commands_is_replaced(tmp_path: Path) -> None:
+    with house(tmp_path) as home:
+        home.ok("run", "hello", env={"RETINUE_IDLE_SECONDS": "60"})
+        os.kill(home.host_pid(), signal.SIGKILL)
+        assert home.ok("run", "again") == "Done."
+        assert [r["state"] for r in home.runs()] == ["completed"] * 2
+
+
+@pytest.mark.parametrize("text", ["", "{", '{"lead": 1}', "{}"])
+def test_a_damaged_plan_is_named_and_only_its_runs_wait(tmp_path: Path, text: str) -> None:
+    gate = Gate(call("artifact", id="0" * 64), "Done.", at=1)
+    with house(tmp_path, gate) as home:
+        id = home.ok("run", "--bg", "a long task")
+        assert gate.reached.wait(10)
+        os.kill(home.host_pid(), signal.SIGKILL)
+        (plan,) = Path(f"{home.store}.plans").iterdir()
+        whole = plan.read_text()
+        plan.write_text(text)
+        gate.opened.set()
+        assert home.ok("run", "--family", "none", "another") == "Done."
+        for command in ("resume", "attach", "wait"):
+            one_line(home.run(command, id), 2, "plan", plan.name)
+        plan.write_text(whole)
+        assert home.ok("attach", id) == "Done."
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [(("show", "\udcff"), 2), (("run", "--model", "m\udcff", "x"), 2), (("run", "-n", "\udcff", "x"), 2)],
+)
+def test_arguments_that_are_no_text_are_told(tmp_path: Path, arguments: tuple[str, ...], code: int) -> None:
+    one_line(House(tmp_path).real(*arguments), code)
+
+
+def test_a_reader_that_wants_one_line_gets_it_and_nothing_is_said(tmp_path: Path) -> None:
+    with house(tmp_path, ["line\n" * 50_000]) as home:
+        home.ok("run", "hello")
+        for command in ("show", "logs latest", "export latest -f md", "ps --all", "replay latest --speed 1000"):
+            text = f'"{sys.executable}" -m retinue {command} | head -1'
+            done = subprocess.run(
+                ["sh", "-c", text], cwd=home.project, env=home.env, capture_output=True, text=True, timeout=40
+            )
+            assert done.stdout.count("\n") == 1 and "Traceback" not in done.stderr and "defect" not in done.stderr
+
+
+def test_two_formats_of_input_and_output_go_together(tmp_path: Path) -> None:
+    with house(tmp_path, lambda heard: heard.messages[-1].text.upper()) as home:
+        line = json.dumps({"type": "user", "message": {"role": "user", "content": [{"type": "text", "text": "one"}]}})
+        assert home.ok("run", "--input-format", "stream-json", input=line + "\n") == "ONE"
+        one_line(home.run("run", "--input-format", "stream-json", input="nonsense\n"), 2, "line 1 of stdin")
+        one_line(home.run("run", "--input-format", "stream-json", input=""), 2, "no message")
+        one_line(home.run("run", "--input-format", "stream-json", "x", input=""), 2, "stdin")
+        assert home.run("run", "-p", "--color", "always", "hello").stdout == "HELLO\n"
+
+
+def test_a_run_that_waits_for_a_person_is_told_by_wait(tmp_path: Path) -> None:
+    with house(tmp_path, [call("write", path="x", content=""), "Done."]) as home:
+        id = home.ok("run", "--bg", "write it")
+        home.until(lambda: home.runs()[0]["state"] == "needs_input")
+        waited = home.run("wait", id, "--timeout", "50ms")
+        assert waited.returncode == 4 and f"retinue approve {id}" in waited.stderr
+        text = home.ok("tools", "explain", "Write", "--run", id, "--args", '{"path": "x"}')
+        assert "manual" in text
+        one_line(home.run("approve", id, "perhaps"), 2, "say y, always or no")
+        home.ok("approve", id, "no", "not", "there")
+        home.ok("wait", id)
+        assert not (home.project / "x").exists()
+        one_line(home.run("tools", "explain", "write", "--run", id), 1, "has ended")
+
+
+def test_a_tool_that_is_not_known_makes_no_rule(tmp_path: Path) -> None:
+    one_line(House(tmp_path).run("run", "--disallowed-tools", "Bsh", "x"), 2, "no tool 'Bsh'")
