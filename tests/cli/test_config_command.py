@@ -190,8 +190,8 @@ def test_a_projects_file_that_leads_elsewhere_is_not_written(home: House) -> Non
 
 
 def test_what_only_the_environment_is_asked_for_is_put_there(home: House) -> None:
-    text = '[host]\nidle_seconds = 90\n[models]\nprobe = false\n[models.keys]\nopenai = "WORK"\n[store]\npath = "/x/y.db"\n'
-    user_file(home, text)
+    text = '[models]\nprobe = false\n[models.keys]\nopenai = "WORK"\n'
+    user_file(home, text + '[host]\nidle_seconds = 90\n[store]\npath = "/x/y.db"\n')
     env = {name: value for name, value in home.env.items() if name not in ("RETINUE_PROBE", "RETINUE_IDLE_SECONDS")}
     door = Door(environ={**env, "WORK": SECRET}, cwd=str(home.project))
     told = settings.environment(door, settings.load(door))

@@ -23,8 +23,6 @@ def verdict(name: str, guard: Guard, rule: str, **args: object) -> str:
     held = Capabilities(rules=(rule,), mode="bypassPermissions")
     call = Call(id="c", name=name, args=json.dumps(args))
     return permits.rule_on([("run", held)], call, guard, (), "", ["/ws"]).verdict
-        [("run", held)], Call(id="c", name=name, args=json.dumps(args)), guard, (), "", ["/ws"]
-    ).verdict
 
 
 @pytest.mark.parametrize("pattern", ["**/.env", "**", "**/*v"])

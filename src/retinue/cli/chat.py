@@ -290,7 +290,7 @@ class Chat:
     def status(self) -> str:
         """The line below the prompt."""
         run = f"run {words.short(self.run)} · " if self.run else ""
-        n = len(self._background - {self.run})
+        n = len(self._background)
         return f" {run}{self.spent.words}" + (f" · {n} in the background" if n else "")
 
 

@@ -60,7 +60,8 @@ def near(word: str, known: Iterable[str]) -> str:
 def unknown(word: str, known: Iterable[str], what: str) -> str:
     """The sentence about a name that means nothing."""
     names = list(known)
-    return f"there is no {what} {shown(word)!r}.{near(word, names)} There is: {', '.join(names)}"
+    hint = near(word, names) or " There is: " + ", ".join(names)
+    return f"there is no {what} {shown(word)!r}.{hint}"
 
 
 def shown(text: str, most: int = 80) -> str:
