@@ -67,7 +67,8 @@ class Crew:
     def know_model(self, name: str) -> None:
         """A model that is given by its name alone is looked up in the catalog."""
         catalog = self.catalog
-        if name not in self.models and (":" in name or (catalog is not None and catalog.knows(name))):
+        is_named = ":" in name or "/" in name or (catalog is not None and catalog.knows(name))
+        if name not in self.models and is_named:
             self.catalog = catalog = catalog or environment_catalog()
             self.models[name] = model = catalog.find(name)
             self._engine.describe(replace(model.info, name=name, resolved=catalog.resolve(name)))

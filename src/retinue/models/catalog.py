@@ -20,6 +20,7 @@ from retinue.models.http import Client, HttpModel, Times
 from retinue.models.prices import facts
 from retinue.models.providers import LOCAL, PROVIDERS, Provider, provider_name
 
+OFFLINE = "offline/explorer"
 CHAIN = " | "
 
 if TYPE_CHECKING:
@@ -95,8 +96,8 @@ class Catalog:
         ]
 
     def knows(self, name: str) -> bool:
-        """Whether a name is meant for this catalog: an alias, a chain, or `provider:model`."""
-        return name in self._aliases or ":" in name or "|" in name
+        """Whether a name is meant for this catalog: an alias, a chain, `provider:model`, or the model without a key."""
+        return name in self._aliases or ":" in name or "|" in name or name == OFFLINE
 
     def resolve(self, name: str) -> str:
         """What a name stands for, aliases followed: `provider:model`, or a chain of them."""
@@ -110,6 +111,8 @@ class Catalog:
             return CHAIN.join(self._resolve(part.strip(), way) for part in meant.split("|") if part.strip())
         if meant in self._aliases:
             return self._resolve(meant, way)
+        if meant.strip() == OFFLINE:
+            return OFFLINE
         provider, colon, model = (part.strip() for part in meant.partition(":"))
         if not colon or not model:
             raise ConfigError(f"model {name!r} names no provider: write it like anthropic:claude-sonnet-4-5")
@@ -119,6 +122,10 @@ class Catalog:
         resolved = self.resolve(name)
         if CHAIN in resolved or not resolved:
             return Fallback([self.find(link) for link in resolved.split(CHAIN) if link], name=name)
+        if resolved == OFFLINE:
+            from retinue.models.explorer import ExplorerModel
+
+            return ExplorerModel(name)
         provider, _, model = resolved.partition(":")
         self._check_allowed(provider, model)
         return self._local(resolved, model) if provider == LOCAL else self._over_http(name, PROVIDERS[provider], model)
