@@ -8,7 +8,6 @@ import contextlib
 import os
 import shlex
 import sys
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -38,7 +37,6 @@ COMMANDS = {
     "/quit": "leave; what runs in the background goes on",
 }
 WITH_RUN = ("/show", "/send", "/steer", "/cancel")
-LEAVE_SECONDS = 3.0
 
 
 @dataclass
@@ -87,18 +85,19 @@ class Chat:
 
     def talk(self, prompt: Prompt) -> int:
         """Until the person leaves; returns the exit code."""
-        pressed = 0.0
+        is_leaving = False
         while True:
             for text in self.ended():
                 prompt.say(text)
             try:
                 said = prompt.ask()
             except KeyboardInterrupt:
-                if time.monotonic() - pressed < LEAVE_SECONDS:
+                if is_leaving:
                     return exits.INTERRUPTED
-                pressed = time.monotonic()
+                is_leaving = True
                 prompt.say("Ctrl-C again leaves, and so do Ctrl-D and /quit")
                 continue
+            is_leaving = False
             if said is None or said.strip() in ("/quit", "/exit", "/q", "/qu", "/qui"):
                 return self.code
             try:

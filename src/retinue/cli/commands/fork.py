@@ -39,7 +39,8 @@ def command(
         head=head_of((), (), ""),
     )
     with line_to(door) as client:
-        id = client.ask(wire.Fork(run=line.id, task=text, at=at, terms=wire.Terms(label=name)))["run"]
+        terms = wire.Terms(label=name, questions="ask" if wish.can_answer else "")
+        id = client.ask(wire.Fork(run=line.id, task=text, at=at, terms=terms))["run"]
         door.say(f"run {words.short(id)} forks from {line.short}")
         if bg:
             out(words.short(id))

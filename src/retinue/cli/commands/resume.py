@@ -45,7 +45,8 @@ def command(
             text = _retry(door, client, line, text)
         if is_open and text:
             client.ask(wire.Send(run=line.id, text=text))
-        id = client.ask(wire.Resume(run=line.id, task=text))["run"]
+        terms = wire.Terms(questions="ask" if wish.can_answer else "")
+        id = client.ask(wire.Resume(run=line.id, task=text, terms=terms))["run"]
         door.say(f"run {words.short(id)} goes on" + (f" from {line.short}" if id != line.id else " where it was"))
         if bg:
             out(words.short(id))
