@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import urllib.parse
 from pathlib import Path
 
 import apsw
@@ -69,6 +70,11 @@ def _pid(fd: int) -> str:
 
 def connect(path: str, *, read_only: bool = False) -> apsw.Connection:
     """A connection to a file that exists. It checkpoints when it is told to, not when it is closed."""
+    if read_only and not os.path.exists(path + "-wal"):
+        # Nobody has it open. A reader would leave an empty -wal behind, by which a copy that was made without its own
+        # would look whole to the next who opens it.
+        uri = f"file:{urllib.parse.quote(os.path.abspath(path))}?immutable=1"
+        return apsw.Connection(uri, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
     db = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE, statementcachesize=256)
     db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
     db.config(apsw.SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0)
