@@ -15,12 +15,25 @@ from collections.abc import Mapping
 from typing import IO
 
 CODE = """
-import array, gc, json, os, socket, sys
-import aiohttp, yaml
-import retinue.cli.host, retinue.models.explorer, retinue.models.openai_chat, retinue.library.translate
-from retinue.models.catalog import Catalog
-from retinue.tools.builtin.kit import NAMES
+import array, asyncio, gc, json, os, socket, sys, threading
+import retinue.cli.host, retinue.models.openai_chat
+from retinue.api import Retinue
+from retinue.cli.lending import Lender
+from retinue.cli.plan import Plan
+from retinue.cli.plans import Plans
+from retinue.tools.families.profiles import FAMILIES
 
+async def warm():
+    lender = Lender({"OPENAI_API_KEY": "none", "OPENAI_BASE_URL": "http://127.0.0.1:9/v1"})
+    async with Retinue(None, models=lender) as runtime:
+        for n, model in enumerate(("openai-chat:m", "offline/explorer")):
+            plan = Plan(model=model, families=tuple(FAMILIES), root=str(n))
+            runtime.register(await Plans("", lender).agent(plan))
+        await runtime.run(await Plans("", lender).agent(Plan(model="offline/explorer")), "map", max_turns=1)
+
+os.chdir("/")
+asyncio.run(warm())
+assert threading.active_count() == 1
 line = socket.socket(fileno=int(sys.argv[2]))
 gc.freeze()
 while True:
@@ -65,7 +78,7 @@ class Zygote:
         # The name of the host's module is an argument, so that its processes are found by it.
         command = [sys.executable, "-c", CODE, "retinue.cli.host", str(theirs.fileno())]
         env = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
-        self._process = subprocess.Popen(command, pass_fds=[theirs.fileno()], env=env, stderr=subprocess.DEVNULL)
+        self._process = subprocess.Popen(command, pass_fds=[theirs.fileno()], env=env)
         theirs.close()
         atexit.register(self.close)
 
