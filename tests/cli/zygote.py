@@ -29,9 +29,7 @@ async def warm():
         for n, model in enumerate(("openai-chat:m", "offline/explorer")):
             plan = Plan(model=model, families=tuple(FAMILIES), root=str(n))
             runtime.register(await Plans("", lender).agent(plan))
-        await runtime.run(await Plans("", lender).agent(Plan(model="offline/explorer")), "map", max_turns=1)
 
-os.chdir("/")
 asyncio.run(warm())
 assert threading.active_count() == 1
 line = socket.socket(fileno=int(sys.argv[2]))
