@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -10,6 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import apsw
 import pytest
 
 from retinue.testing import call
@@ -166,3 +168,12 @@ def test_a_run_that_waits_for_a_person_is_told_by_wait(tmp_path: Path) -> None:
 
 def test_a_tool_that_is_not_known_makes_no_rule(tmp_path: Path) -> None:
     one_line(House(tmp_path).run("run", "--disallowed-tools", "Bsh", "x"), 2, "no tool 'Bsh'")
+
+
+def test_a_damaged_record_is_named(tmp_path: Path) -> None:
+    with house(tmp_path) as home:
+        home.ok("run", "hello")
+        home.ok("stop")
+        with contextlib.closing(apsw.Connection(str(home.store))) as db:
+            db.execute("update runs set body = '{'")
+        one_line(home.run("ps", "--all"), 1, "retinue.db is damaged", "retinue doctor")

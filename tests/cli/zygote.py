@@ -16,6 +16,7 @@ from typing import IO
 
 CODE = """
 import array, asyncio, gc, json, os, socket, sys, threading
+import aiohttp
 import retinue.cli.host, retinue.models.openai_chat
 from retinue.api import Retinue
 from retinue.cli.lending import Lender
@@ -76,7 +77,7 @@ class Zygote:
         # The name of the host's module is an argument, so that its processes are found by it.
         command = [sys.executable, "-c", CODE, "retinue.cli.host", str(theirs.fileno())]
         env = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
-        self._process = subprocess.Popen(command, pass_fds=[theirs.fileno()], env=env)
+        self._process = subprocess.Popen(command, pass_fds=[theirs.fileno()], env=env, stderr=subprocess.DEVNULL)
         theirs.close()
         atexit.register(self.close)
 

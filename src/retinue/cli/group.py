@@ -4,9 +4,7 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
-import importlib.util
 import os
 
 import click
@@ -54,15 +52,23 @@ def _module(name: str) -> str:
     return f"retinue.cli.commands.{name.replace('-', '_')}"
 
 
+def _is_there(name: str) -> bool:
+    if name not in OPTIONAL:
+        return True
+    from importlib.util import find_spec
+
+    return find_spec(_module(name)) is not None
+
+
 class LazyGroup(click.Group):
     """Commands by name, each from the module of that name."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return [n for n in COMMANDS if n not in OPTIONAL or importlib.util.find_spec(_module(n)) is not None]
+        return [name for name in COMMANDS if _is_there(name)]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         name = ALIASES.get(cmd_name, cmd_name)
-        if name not in COMMANDS or (name in OPTIONAL and importlib.util.find_spec(_module(name)) is None):
+        if name not in COMMANDS or not _is_there(name):
             return None
         found: click.Command = importlib.import_module(_module(name)).command
         return found
@@ -72,6 +78,8 @@ class LazyGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0]
         if self.get_command(ctx, name) is None and not ctx.resilient_parsing:
+            import difflib
+
             near = difflib.get_close_matches(name, [*COMMANDS, *ALIASES], n=1)
             hint = f" Did you mean {near[0]!r}?" if near else ""
             raise click.UsageError(f"there is no command {name!r}.{hint}", ctx)

@@ -90,7 +90,7 @@ def _models(door: Door, specs: Any, value: Configuration) -> tuple[dict[str, str
     """What the names of models in files stand for. One that cannot be used here is told, and its agent works with the
     model of the run."""
     models: dict[str, str] = {}
-    notes: dict[str, None] = {}
+    without: dict[tuple[str, str], list[str]] = {}
     for spec in specs:
         if spec.model and spec.model != "inherit":
             try:
@@ -99,8 +99,14 @@ def _models(door: Door, specs: Any, value: Configuration) -> tuple[dict[str, str
                 models[spec.model] = found
             except ConfigError as error:
                 why = str(error).split(": ")[0].split(". ")[0].rstrip(".")
-                notes[f"agent {spec.name} works with the run's model instead of {spec.model}: {why}"] = None
-    return models, list(notes)
+                without.setdefault((spec.model, why), []).append(spec.name)
+    return models, [_instead(names, model, why) for (model, why), names in without.items()]
+
+
+def _instead(names: Sequence[str], model: str, why: str) -> str:
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    who = f"agent {names[0]} works" if len(names) == 1 else f"agents {', '.join(names[:3])}{more} work"
+    return f"{who} with the run's model instead of {model}: {why}"
 
 
 def _files(door: Door, trusted: bool) -> Any:

@@ -14,7 +14,7 @@ import apsw
 
 from retinue.cli import words
 from retinue.cli.places import Places
-from retinue.errors import NotFound
+from retinue.errors import NotFound, StoreCorrupt
 from retinue.store.sqlite_faults import reading
 from retinue.store.sqlite_open import connect
 
@@ -98,11 +98,17 @@ class Shelf:
                 return
             rows: list[Any] = self._db.execute(f"{_SELECT} {tail}", tuple(args)).fetchall()
             models: list[Any] = self._db.execute("select name, body from models").fetchall()
-        self._unpriced = {name for name, body in models if not _is_priced(json.loads(body))}
-        for id, parent, root, spec, run, state, created_at, ended_at, account in rows:
-            yield self._line(
-                id, parent, root, json.loads(spec), json.loads(run), state, (created_at, ended_at), account
-            )
+        id = ""
+        try:
+            self._unpriced = {name for name, body in models if not _is_priced(json.loads(body))}
+            for id, parent, root, spec, run, state, created_at, ended_at, account in rows:
+                times = (created_at, ended_at)
+                yield self._line(id, parent, root, json.loads(spec), json.loads(run), state, times, account)
+        except (ValueError, KeyError, TypeError, AttributeError):
+            what = f"the record of run {id}" if id else "the record of a model"
+            raise StoreCorrupt(
+                f"{self.places.store} is damaged: {what} cannot be read. Nothing was changed. See `retinue doctor`."
+            ) from None
 
     def _line(
         self,
