@@ -1,4 +1,4 @@
-"""Parts of the system that a test cannot do without. What CI can have, it must have: there a missing part is a failure."""
+"""Parts of the system that a test cannot do without. What CI can have, it must have: missing, it is a failure there."""
 
 from __future__ import annotations
 

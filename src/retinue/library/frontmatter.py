@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from datetime import date, datetime, time
 from typing import Any
 
+from retinue.core.arguments import BadArguments, parse
 from retinue.core.text import clean
 from retinue.library.spec import Complaint, Severity
-from retinue.core.arguments import BadArguments, parse
 
 MAX_BYTES = 1 << 20
 MAX_HEAD = 1 << 18
