@@ -26,6 +26,7 @@ class Door:
     cwd: str = ""
     is_quiet: bool = False
     color: str = "auto"
+    is_reader: bool = False
     standing: Any = field(default=None, repr=False)
     _places: where.Places | None = field(default=None, repr=False)
 

@@ -44,31 +44,21 @@ COMMANDS: dict[str, str] = {
     "completion": "Print the completion script of a shell.",
 }
 ALIASES = {"ls": "ps", "rerun": "replay", "answer": "approve", "remove": "rm", "kill": "cancel"}
-OPTIONAL = ("chat", "top", "config", "trust", "doctor")
-"""Commands whose module may be missing."""
 
 
 def _module(name: str) -> str:
     return f"retinue.cli.commands.{name.replace('-', '_')}"
 
 
-def _is_there(name: str) -> bool:
-    if name not in OPTIONAL:
-        return True
-    from importlib.util import find_spec
-
-    return find_spec(_module(name)) is not None
-
-
 class LazyGroup(click.Group):
     """Commands by name, each from the module of that name."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return [name for name in COMMANDS if _is_there(name)]
+        return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         name = ALIASES.get(cmd_name, cmd_name)
-        if name not in COMMANDS or not _is_there(name):
+        if name not in COMMANDS:
             return None
         found: click.Command = importlib.import_module(_module(name)).command
         return found

@@ -54,7 +54,7 @@ class Follower:
         self._retinue, self._top, self._is_late = retinue, top, is_late
         self._kin: dict[str, bool] = {}
         self._places: dict[str, Place] = {}
-        self._stood: dict[str, str] = {}
+        self._stood: dict[str, object] = {}
 
     async def about(self, step: Step) -> AsyncIterator[Item]:
         event = step.entry.event
@@ -73,9 +73,9 @@ class Follower:
             place.add(await self._retinue._store.messages(row.spec.conversation, place.known, row.run.length))
         for heard in place.hear(run, step.entry):
             yield heard
-        word = state_word(row.run)
-        if self._stood.get(run) != word:
-            self._stood[run] = word
+        stands = _stands(row)
+        if self._stood.get(run) != stands:
+            self._stood[run] = stands
             yield Stood(row=row)
 
     async def _is_kin(self, id: str) -> bool:
@@ -126,3 +126,10 @@ async def follow(retinue: Retinue, top: str, after: int = 0, *, deltas: bool = F
         finally:
             if ended is not None and not ended.done():
                 ended.cancel()
+
+
+def _stands(row: Row) -> tuple[object, ...]:
+    """What a viewer has to know anew: the state, when the model is tried again, how much is asked."""
+    state = row.run.state
+    calls = getattr(state, "calls", None)
+    return state_word(row.run), getattr(state, "retry_at", None), len(calls.questions) if calls is not None else 0

@@ -34,7 +34,7 @@ QUESTION_LINES = 6
 def watch(watching: Watching, door: Door, *, can_answer: bool = False) -> wire.Final:
     """Show a run until it has ended: in place where the terminal can do that, otherwise line by line."""
     how = manners(door.environ, sys.stderr, door.color)
-    if not how.moves or getattr(door, "is_reader", False):
+    if not how.moves or door.is_reader:
         return plain.watch(watching, door, can_answer=can_answer)
     watching.deltas = True
     with Keys() as keys:

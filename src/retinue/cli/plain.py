@@ -32,7 +32,7 @@ class Lines:
         self._watching, self._door = watching, door
         self._view = View(describe)
         self._told: dict[str, tuple[str, bool]] = {}
-        self._is_reader = is_reader(door.environ) or getattr(door, "is_reader", False)
+        self._is_reader = is_reader(door.environ) or door.is_reader
         self._color = manners(door.environ, sys.stderr, door.color).color and not self._is_reader
         self._can_answer = can_answer and sys.stdin is not None
         self._asked: dict[tuple[str, str], Question] = {}

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from retinue.core.values import Value
+from retinue.core.values import Capabilities, Value
 from retinue.library.context import LoadedFile
 from retinue.library.skills import Skill
 from retinue.library.spec import AgentSpec, Source
@@ -38,7 +38,7 @@ class Plan(Value):
     """The agent that a run starts with (`lead`), and everybody that it may start.
 
     `model` is what an agent works with that names none; `models` says what the names in files stand for. `settings` are
-    those of the families. `files` are quoted in the instructions. `variant` tells apart agents whose servers had other
+    those of the families, `access` is the most that anybody may do. `files` are quoted in the instructions. `variant` tells apart agents whose servers had other
     tools at another time.
     """
 
@@ -49,6 +49,7 @@ class Plan(Value):
     models: dict[str, str] = msgspec.field(default_factory=dict)
     families: tuple[str, ...] = (FAMILY,)
     settings: dict[str, dict[str, Any]] = msgspec.field(default_factory=dict)
+    access: Capabilities = Capabilities()
     files: tuple[LoadedFile, ...] = ()
     skills: tuple[Skill, ...] = ()
     servers: tuple[ServerSource, ...] = ()

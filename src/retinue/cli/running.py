@@ -128,17 +128,12 @@ def _stream(watching: Watching, teller: Teller) -> wire.Final:
 
 
 def _show(watching: Watching, door: Door, wish: Wish, teller: Teller) -> wire.Final:
-    """For people, on stderr: the live view if it is there and wanted, otherwise a line for each change."""
+    """For people, on stderr: the live view where it can be drawn, otherwise a line for each change."""
+    from retinue.cli import live, plain
+
     watching.listen = lambda item: all(teller.tell(item))
-    if not wish.is_headless and not door.is_quiet and sys.stderr.isatty():
-        with contextlib.suppress(ImportError):
-            from retinue.cli import live  # type: ignore[attr-defined, unused-ignore]
-
-            shown: wire.Final = live.watch(watching, door, can_answer=wish.can_answer)
-            return shown
-    from retinue.cli import lines
-
-    return lines.watch(watching, door, can_answer=wish.can_answer)
+    show = plain.watch if wish.is_headless or door.is_quiet else live.watch
+    return show(watching, door, can_answer=wish.can_answer)
 
 
 def hand_over(door: Door, final: wire.Final, wish: Wish, teller: Teller, code: int | None = None) -> int:

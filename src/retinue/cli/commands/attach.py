@@ -7,7 +7,7 @@ import sys
 import click
 
 from retinue.cli.completing import run_argument
-from retinue.cli.door import Door, common, pass_door
+from retinue.cli.door import Door, common, option, pass_door
 from retinue.cli.running import Wish, carry_out, head_of, line_to
 from retinue.cli.shelf import Shelf
 
@@ -17,11 +17,21 @@ from retinue.cli.shelf import Shelf
 @click.option("--output-format", type=click.Choice(["text", "json", "stream-json"]), default="text")
 @click.option("--include-partial-messages", is_flag=True)
 @click.option("-q", "--quiet", is_flag=True, help="Nothing on stderr but errors.")
+@option("--color", type=click.Choice(["auto", "always", "never"]), default="auto")
+@option("--ax-screen-reader", is_flag=True, help="Flat lines that can be read aloud.")
 @common
 @pass_door
-def command(door: Door, run: str, output_format: str, include_partial_messages: bool, quiet: bool) -> int:
+def command(
+    door: Door,
+    run: str,
+    output_format: str,
+    include_partial_messages: bool,
+    quiet: bool,
+    color: str,
+    ax_screen_reader: bool,
+) -> int:
     """Watch a run until it ends, and print its answer. Ctrl-C leaves it going on."""
-    door.is_quiet = quiet
+    door.is_quiet, door.color, door.is_reader = quiet, color, ax_screen_reader
     with Shelf(door.places) as shelf:
         line = shelf.resolve(run)
     can_answer = output_format == "text" and sys.stdin.isatty() and sys.stderr.isatty()

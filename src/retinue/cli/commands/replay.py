@@ -6,14 +6,16 @@ import time
 
 import click
 
-from retinue.cli import lines, wire
+from retinue.cli import wire, words
 from retinue.cli.book import Book
 from retinue.cli.commands.logs import tell
 from retinue.cli.completing import run_argument
 from retinue.cli.door import Door, common, out, pass_door
+from retinue.cli.facts import ending, word
 from retinue.cli.running import dump
 from retinue.cli.shelf import Shelf
 from retinue.cli.stream_json import Head, Teller
+from retinue.store.base import Row
 
 LONGEST_SECONDS = 2.0
 
@@ -44,6 +46,15 @@ def command(door: Door, run: str, speed: float, output_format: str) -> None:
                 for text in tell(item.n + 1, item.message, False):
                     out(text)
             elif isinstance(item, wire.Stood):
-                out(lines.describe(item.row))
+                out(describe(item.row))
         if output_format == "stream-json":
             out(dump(teller.result(final)))
+
+
+def describe(row: Row) -> str:
+    """One line about how a run stands."""
+    order, state, end = row.spec.order, word(row), ending(row)
+    label = words.agent(order.label or order.agent)
+    about = words.line((end.error or end.text) if end is not None else order.task, 80)
+    indent = "  " * row.spec.depth
+    return f"{indent}{words.glyph(state)} {label} {words.short(row.spec.id)} {words.shown(state)}: {about}"

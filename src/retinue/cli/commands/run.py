@@ -74,6 +74,7 @@ def _showing(command: Any) -> Any:
             option("--output-schema", "--json-schema", default="", metavar="FILE|JSON", help="What it must match."),
             option("--fail-on", type=click.Choice(SEVERITIES), help="Exit with 1 on findings this severe."),
             option("--color", type=click.Choice(["auto", "always", "never"]), default="auto"),
+            option("--ax-screen-reader", is_flag=True, help="Flat lines that can be read aloud."),
             option("-q", "--quiet", is_flag=True, help="Nothing on stderr but errors."),
             option("-c", "--continue", "go_on", is_flag=True, envvar=None, help="Go on with the latest run."),
             option("-r", "--resume", default="", metavar="RUN", envvar=None, help="Go on with a run."),
@@ -97,7 +98,7 @@ def command(door: Door, /, **told: Any) -> int:
     PROMPT is what to do; `-` stands for what is on stdin.
     """
     value = configured(door, told, click.get_current_context())
-    door.is_quiet, door.color = told["quiet"], told["color"]
+    door.is_quiet, door.color, door.is_reader = told["quiet"], told["color"], told["ax_screen_reader"]
     _check(told)
     wish = _wish(door, told)
     if told["go_on"] or told["resume"]:
