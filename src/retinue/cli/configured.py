@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from retinue.cli import settings, words
+from retinue.cli import asking, settings, words
 from retinue.cli.door import Door
+from retinue.core.values import Capabilities
 from retinue.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -41,12 +42,8 @@ def configured(door: Door, told: dict[str, Any], context: click.Context) -> Conf
     that is wrong."""
     found = settings.load(door)
     fill(found, told, lambda name: context.get_parameter_source(name) is click.core.ParameterSource.DEFAULT)
-    value = found.value
-    if value.models.keys or value.models.urls:
-        from retinue.config.models import model_environment
-
-        door.environ = model_environment(value.models, door.environ)
-    return value
+    door.environ = settings.environment(door, found)
+    return found.value
 
 
 def fill(found: Settings, told: dict[str, Any], is_open: Any) -> None:
@@ -64,6 +61,30 @@ def fill(found: Settings, told: dict[str, Any], is_open: Any) -> None:
             told[name] = tuple(dict.fromkeys((*told[name], *found.get(key))))
     told["rules"] = found.rules
     told["config_model"] = found.get("models.default") if found.origin("models.default").kind != "environment" else ""
+
+
+def access(value: Configuration) -> Capabilities:
+    """The most that a run may do."""
+    return Capabilities(
+        hosts=("*",) if value.sandbox.network else None,
+        env=tuple(sorted(set(value.sandbox.env))) or None,
+        depth=value.limits.depth,
+        fanout=value.limits.children,
+    )
+
+
+def tools(value: Configuration) -> tuple[tuple[str, ...] | None, tuple[str, ...]]:
+    """Patterns of the only tools that there are, None for all, and of those that there are not."""
+    told = value.tools
+    only = None if told.enabled is None else _tools("tools.enabled", told.enabled)
+    return only, _tools("tools.disabled", told.disabled)
+
+
+def _tools(key: str, names: tuple[str, ...]) -> tuple[str, ...]:
+    try:
+        return tuple(dict.fromkeys(ours for name in names for ours in asking.tool_names(name)))
+    except click.UsageError as error:
+        raise ConfigError(f"{key}: {error.message}") from None
 
 
 def families(value: Configuration) -> tuple[tuple[str, ...] | None, dict[str, dict[str, Any]]]:

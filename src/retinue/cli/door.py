@@ -33,17 +33,25 @@ class Door:
     @property
     def places(self) -> where.Places:
         if self._places is None:
+            self.store = self.store or _configured_store(self.environ)
             self._places = where.find(self.environ, cwd=self.cwd, store=self.store)
         return self._places
 
     def prepare(self) -> where.Places:
-        where.prepare(self.places, is_project=not self.store)
-        return self.places
+        places = self.places
+        where.prepare(places, is_project=not self.store)
+        return places
 
     def say(self, text: str) -> None:
         """A line for the person: never on stdout."""
         if not self.is_quiet:
             note(text)
+
+
+def _configured_store(environ: Mapping[str, str]) -> str:
+    from retinue.cli.settings import stored
+
+    return stored(environ)
 
 
 def note(text: str) -> None:

@@ -13,11 +13,12 @@ import signal
 import socket
 import struct
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from retinue import __version__
 from retinue.api import Retinue
@@ -26,8 +27,9 @@ from retinue.cli.desk import Desk, trouble
 from retinue.cli.lending import OFFLINE, Lender
 from retinue.cli.mcp_pool import McpPool
 from retinue.cli.plans import Plans
+from retinue.core.values import Limits, Rules
 from retinue.definitions import Agent
-from retinue.errors import ConfigError, RetinueError
+from retinue.errors import ConfigError, RetinueError, SandboxMissing
 
 log = logging.getLogger("retinue.host")
 GREETING_SECONDS = 10.0
@@ -182,7 +184,8 @@ async def _attend(
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, leave.set)
     lender.offered = tuple(name for name in models if _is_found(lender, name))
-    async with Retinue(store, agents=agents, models=lender) as retinue:
+    rules = rules_of(lender.environ())
+    async with Retinue(store, agents=agents, models=lender, rules=rules, unsafe_bare=is_bare()) as retinue:
         host = Host(Desk(retinue, plans, leave, store), lender, store)
         server = await _listen(host, address)
         try:
@@ -194,6 +197,33 @@ async def _attend(
                 os.unlink(address)
             server.close()
             await host.close()
+
+
+def rules_of(environ: Mapping[str, str]) -> Rules:
+    """The outer limits of a host. How deep and how wide a tree may grow is said for each run, so here is the most that
+    can be configured; what holds for all runs was put into the environment by the command that started us."""
+    limits, calls = Limits(depth=64, children=1_000_000, per_call=10_000), Rules().calls_per_turn
+    if any(name.startswith("RETINUE_LIMITS_") for name in environ):
+        from retinue.config.layers import Settings, read_environment
+
+        told = Settings([read_environment(environ)])
+        limits, calls = replace(limits, total=told.get("limits.total")), told.get("limits.calls_per_turn")
+    return Rules(limits=limits, calls_per_turn=calls)
+
+
+def is_bare() -> bool:
+    """Whether commands run without a sandbox: there is none, and the user's own file says so."""
+    from retinue.cli.settings import of_user
+    from retinue.sandbox.bwrap import find_sandbox
+
+    if of_user(os.environ, "sandbox", "unsafe_bare") is not True:
+        return False
+    try:
+        find_sandbox()
+    except SandboxMissing as error:
+        log.warning("commands run without a sandbox, as configured: %s", error)
+        return True
+    return False
 
 
 async def _listen(host: Host, address: str) -> asyncio.Server:

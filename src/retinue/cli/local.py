@@ -14,7 +14,7 @@ from retinue.cli import wire
 from retinue.cli.client import Client
 from retinue.cli.desk import Desk
 from retinue.cli.exits import HostGone
-from retinue.cli.host import Host
+from retinue.cli.host import Host, is_bare, rules_of
 from retinue.cli.lending import Lender
 from retinue.cli.mcp_pool import McpPool
 from retinue.cli.plans import Plans
@@ -55,7 +55,10 @@ class LocalHost:
         lender = Lender(self._env)
         pool = McpPool(self._pins, lender.environ)
         try:
-            async with Retinue(None, models=lender, workspace=self._workspace) as retinue:
+            rules = rules_of(self._env)
+            async with Retinue(
+                None, models=lender, workspace=self._workspace, rules=rules, unsafe_bare=is_bare()
+            ) as retinue:
                 host = Host(Desk(retinue, Plans("", lender, pool), asyncio.Event()), lender, "")
                 reader, writer = await asyncio.open_unix_connection(sock=self._theirs, limit=wire.LINE_LIMIT)
                 await host.attend(reader, writer)

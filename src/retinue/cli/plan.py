@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from fnmatch import fnmatchcase
 from typing import Any
 
 import msgspec
@@ -38,8 +39,8 @@ class Plan(Value):
     """The agent that a run starts with (`lead`), and everybody that it may start.
 
     `model` is what an agent works with that names none; `models` says what the names in files stand for. `settings` are
-    those of the families, `access` is the most that anybody may do. `files` are quoted in the instructions. `variant` tells apart agents whose servers had other
-    tools at another time.
+    those of the families. `access` is the most that anybody may do; `only` and `never` are patterns of tools. `files` are
+    quoted in the instructions. `variant` tells apart agents whose servers had other tools at another time.
     """
 
     version: int = 2
@@ -50,6 +51,8 @@ class Plan(Value):
     families: tuple[str, ...] = (FAMILY,)
     settings: dict[str, dict[str, Any]] = msgspec.field(default_factory=dict)
     access: Capabilities = Capabilities()
+    only: tuple[str, ...] | None = None
+    never: tuple[str, ...] = ()
     files: tuple[LoadedFile, ...] = ()
     skills: tuple[Skill, ...] = ()
     servers: tuple[ServerSource, ...] = ()
@@ -60,6 +63,11 @@ class Plan(Value):
     def stamp(self) -> str:
         """Two plans with the same stamp are the same agents."""
         return hashlib.sha256(msgspec.json.encode(self, order="sorted")).hexdigest()[:8]
+
+    def has(self, tool: str) -> bool:
+        """Whether a tool is among those that are left."""
+        is_on = self.only is None or any(fnmatchcase(tool, pattern) for pattern in self.only)
+        return is_on and not any(fnmatchcase(tool, pattern) for pattern in self.never)
 
     @property
     def agent_name(self) -> str:

@@ -53,6 +53,7 @@ def make_plan(
     value = value or Configuration()
     usual, family_settings = configured.families(value)
     families = usual if families is None else families
+    only, never = configured.tools(value)
     trusted = is_trusted(door)
     found = shelved.library(door, agents, trusted=trusted)
     lead = shelved.lead_of(found, agent)
@@ -76,6 +77,9 @@ def make_plan(
         models=models,
         families=tuple(families) if families is not None else (FAMILY,),
         settings=family_settings,
+        access=configured.access(value),
+        only=only,
+        never=never,
         files=_files(door, trusted),
         skills=tuple(replace(s, complaints=()) for s in shelved.skills(door, trusted=trusted).values()),
         servers=tuple(servers.sources),

@@ -7,7 +7,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace as changed
 from typing import Any
 
@@ -19,6 +19,8 @@ from retinue.cli.mcp_pool import McpPool
 from retinue.cli.places import private_directory, write_private
 from retinue.cli.plan import Plan
 from retinue.core.orders import Loaded
+from retinue.core.policy import narrow
+from retinue.core.values import Capabilities
 from retinue.definitions import Agent
 from retinue.errors import ConfigError
 from retinue.library.spec import AgentSpec, Library
@@ -88,10 +90,11 @@ class Plans:
     def _build(self, plan: Plan, tools: Mapping[str, Any]) -> Agent:
         """The lead of a plan with its staff. In the store each has the plan's stamp behind its name."""
         library = Library(agents={spec.name: spec for spec in plan.specs})
+        families = tuple(family(f, **plan.settings.get(settings_of(f)[0], {})) for f in plan.families)
         found = to_agents(
             library,
             default_model=self._model(plan.model),
-            families=tuple(family(f, **plan.settings.get(settings_of(f)[0], {})) for f in plan.families),
+            families=families,
             lead=plan.lead,
             models=lambda name: self._model(plan.models[name]) if plan.models.get(name) else None,
             tools=tools,
@@ -107,11 +110,19 @@ class Plans:
                 agent,
                 name=f"{name}-{plan.stamp}",
                 staff=staffs[name],
-                tools=[Staff(t.staff, plan.stamp) if isinstance(t, StaffTool) else t for t in agent.tools],
+                tools=[
+                    Staff(t.staff, plan.stamp) if isinstance(t, StaffTool) else t
+                    for t in agent.tools
+                    if plan.has(_tool_name(t))
+                ],
                 options={**agent.options, "loaded": loaded} if loaded else agent.options,
             )
             for name, agent in found.items()
         }
+        lead = named[plan.lead]
+        # Whatever runs is below the lead and has no more than it.
+        access = narrow(lead.options.get("access", Capabilities()), _access(plan, families))
+        named[plan.lead] = changed(lead, options={**lead.options, "access": access})
         for name, agent in found.items():
             staffs[name].extend(named[other.name] for other in agent.staff)
         return named[plan.lead]
@@ -149,6 +160,17 @@ class Plans:
 
     def _path(self, stamp: str) -> str:
         return os.path.join(self._folder, f"{stamp}.json")
+
+
+def _tool_name(tool: Any) -> str:
+    return tool if isinstance(tool, str) else str(tool.schema.name)
+
+
+def _access(plan: Plan, families: Sequence[Any]) -> Capabilities:
+    """What the plan withholds is denied by name as well: the tools of families are nobody's own."""
+    off = {name for f in families for name in f.tool_names if not plan.has(name)}
+    off |= {name for name in plan.never if "*" not in name}
+    return replace(plan.access, deny=tuple(sorted({*plan.access.deny, *off})))
 
 
 def _digest(tools: Mapping[str, Any]) -> str:

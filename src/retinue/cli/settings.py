@@ -99,6 +99,8 @@ def load(door: Door, *, strict: bool = True, flags: Mapping[str, Any] | None = N
 TOLD = {
     "host.idle_seconds": "RETINUE_IDLE_SECONDS",
     "host.start_seconds": "RETINUE_START_SECONDS",
+    "limits.total": "RETINUE_LIMITS_TOTAL",
+    "limits.calls_per_turn": "RETINUE_LIMITS_CALLS_PER_TURN",
     "models.probe": "RETINUE_PROBE",
 }
 """Settings whose readers look at the environment only."""
@@ -112,23 +114,37 @@ def environment(door: Door, settings: Settings) -> dict[str, str]:
     for key, variable in TOLD.items():
         if settings.origin(key).kind in ("user", "project"):
             value = settings.get(key)
-            out[variable] = ("1" if value else "0") if isinstance(value, bool) else f"{value:g}"
+            out[variable] = f"{value:g}" if isinstance(value, float) else str(int(value))
     return out
 
 
 def stored(environ: Mapping[str, str]) -> str:
-    """The store that the user's file names, "" for none. It is asked by every command, so nothing else is read; what is
+    """The store that the user's file names, "" for none. A relative path begins at that file."""
+    path = of_user(environ, "store", "path")
+    if not isinstance(path, str) or not path:
+        return ""
+    return os.path.join(config_home(environ), os.path.expanduser(path))
+
+
+def of_user(environ: Mapping[str, str], section: str, name: str) -> Any:
+    """What the user's own file says, None for nothing. It is asked by every command, so nothing else is read; what is
     wrong with the file is told by those that need more of it."""
+    file = user_file(environ)
+    if not os.path.lexists(file):
+        return None
+    if not file.endswith(".toml"):
+        from retinue.config.layers import read_layer
+
+        kept = read_layer(file, "user").found.get((section, name))
+        return None if kept is None else kept.value
     import tomllib
 
-    file = os.path.join(config_home(environ), NAMES[0])
     try:
         with open(file, "rb") as stream:
-            found = tomllib.load(stream).get("store")
+            found = tomllib.load(stream).get(section)
     except (OSError, ValueError, RecursionError):
-        return ""
-    path = found.get("path") if isinstance(found, dict) else None
-    return os.path.expanduser(path) if isinstance(path, str) else ""
+        return None
+    return found.get(name) if isinstance(found, dict) else None
 
 
 def _of_project(door: Door) -> tuple[list[Layer], list[str]]:
