@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 from retinue.testing import call
 from tests.cli.house import House, house
+from tests.needs import needs
 from tests.tools.mcp.parts import FAKE
 
 
@@ -60,3 +64,192 @@ def test_a_mistake_in_the_configuration_gets_one_line_with_its_place(tmp_path: P
     assert (done.returncode, done.stdout) == (2, "")
     (line,) = done.stderr.splitlines()
     assert "config.toml, line 2" in line and "wild" in line
+
+
+def last(heard: Any) -> str:
+    """What the last call of this task has brought, "" before the first one."""
+    kinds = [type(m).__name__ for m in heard.messages]
+    return heard.messages[-1].text if kinds[-1] == "Result" else ""
+
+
+def test_tools_are_switched_on_and_off_by_name_and_pattern_also_those_that_start_others(tmp_path: Path) -> None:
+    def teller(heard: Any) -> Any:
+        return " ".join(sorted(t.name for t in heard.tools))
+
+    with house(tmp_path, teller) as home:
+        everything = home.ok("run", "hello").split()
+        assert {"shell", "read", "delegate_tasks"} <= set(everything)
+        say(home, '[tools]\ndisabled = ["Bash", "shell_*", "delegate_tasks"]\n')
+        gone = {"shell", "shell_output", "shell_stop", "delegate_tasks"}
+        assert set(home.ok("run", "hello").split()) == set(everything) - gone
+        assert set(home.ok("run", "--no-session-persistence", "hello").split()) == set(everything) - gone
+        say(home, '[tools]\nenabled = ["read", "search"]\n')
+        assert set(home.ok("run", "hello").split()) == {"artifact", "read", "search"}
+        say(home, '[tools]\ndisabled = ["shel"]\n')
+        done = home.run("run", "hello")
+        assert done.returncode == 2 and "tools.disabled: there is no tool 'shel'" in done.stderr
+
+
+@needs("bwrap")
+def test_commands_get_the_variables_and_the_network_that_are_configured(tmp_path: Path) -> None:
+    def looker(heard: Any) -> Any:
+        return last(heard) or call("shell", command="echo $MINE:$OTHER; readlink /proc/self/ns/net")
+
+    with house(tmp_path, looker) as home:
+        home.env |= {"MINE": "one", "OTHER": "two"}
+        allowed = '[permissions]\nallow = ["shell"]\n'
+        ours = os.readlink("/proc/self/ns/net")
+        say(home, allowed)
+        shown = home.ok("run", "look")
+        assert "net:[" in shown and ours not in shown and "one" not in shown
+        say(home, allowed + '[sandbox]\nnetwork = true\nenv = ["MINE"]\n')
+        shown = home.ok("run", "look")
+        assert "one:\n" in shown and "two" not in shown and ours in shown
+
+
+def test_without_a_sandbox_commands_run_only_if_the_users_own_file_says_so(tmp_path: Path) -> None:
+    def looker(heard: Any) -> Any:
+        return last(heard) or call("shell", command="echo it $((40 + 2)) ran")
+
+    with house(tmp_path, looker) as home:
+        bin = tmp_path / "bin"
+        bin.mkdir()
+        for program in ("sh", "bash"):
+            if found := shutil.which(program):
+                (bin / program).symlink_to(found)
+        home.env["PATH"] = str(bin)
+        assert "it 42 ran" not in home.ok("run", "--yolo", "--no-session-persistence", "look")
+        say(home, "[sandbox]\nunsafe_bare = true\n")
+        assert "it 42 ran" in home.ok("run", "--yolo", "--no-session-persistence", "look")
+        assert "it 42 ran" in home.ok("run", "--yolo", "look")
+
+
+def test_how_deep_and_how_wide_a_tree_grows_is_configured(tmp_path: Path) -> None:
+    tasks = [{"task_id": n, "prompt": f"part {n}", "context_summary": "none", "tools": ["read"]} for n in "ab"]
+
+    def lead(heard: Any) -> Any:
+        if heard.messages[0].text != "go":
+            return "a part"
+        return last(heard) or call("delegate_tasks", mode="parallel", tasks=tasks)
+
+    with house(tmp_path, lead) as home:
+        assert "a part" in home.ok("run", "go")
+        say(home, "[limits]\ndepth = 0\n")
+        assert "cannot start sub-agents at this depth" in home.ok("run", "go")
+        say(home, "[limits]\nchildren = 1\n")
+        assert "(max 1)" in home.ok("run", "go")
+        home.ok("stop")
+        say(home, "[limits]\ntotal = 1\n")
+        assert "0 children were started and 2 more asked for (max 1)" in home.ok("run", "go")
+
+
+def test_calls_of_one_turn_are_limited_by_configuration(tmp_path: Path) -> None:
+    def many(heard: Any) -> Any:
+        results = [m.text for m in heard.messages if type(m).__name__ == "Result"]
+        return "\n".join(results) if results else [call("think", thought=str(n)) for n in range(3)]
+
+    with house(tmp_path, many) as home:
+        say(home, "[limits]\ncalls_per_turn = 2\n")
+        assert home.ok("run", "think").count("at most 2 calls are run in one reply") == 1
+
+
+def test_folders_of_agents_are_configured_and_a_broken_file_in_one_stops_nobody(tmp_path: Path) -> None:
+    with house(tmp_path, lambda heard: str(heard.system)) as home:
+        folder = tmp_path / "config" / "retinue" / "team"
+        folder.mkdir(parents=True)
+        (folder / "pilot.md").write_text("---\nname: pilot\ndescription: flies\n---\nFly high.")
+        (folder / "broken.md").write_text("---\nname: [\n---\n")
+        say(home, '[agents]\ndirectories = ["team"]\ndefault = "pilot"\n')
+        assert "pilot" in home.ok("agents", "list")
+        assert "Fly high." in home.ok("run", "hello")
+        assert "Fly high." in home.ok("run", "-c", "and again")
+        say(home, '[agents]\ndirectories = ["nowhere"]\n')
+        done = home.run("run", "hello")
+        assert done.returncode == 2 and "agents.directories: there is no folder" in done.stderr
+
+
+def test_the_store_is_where_the_users_file_says_and_a_flag_comes_first(tmp_path: Path) -> None:
+    with house(tmp_path) as home:
+        say(home, '[store]\npath = "kept/runs.db"\n')
+        home.ok("run", "hello")
+        assert (tmp_path / "config" / "retinue" / "kept" / "runs.db").exists()
+        assert len(home.lines("ps", "--all", "--json")) == 1
+        assert not (tmp_path / "data" / "retinue" / "projects").exists()
+        assert home.lines("--store", str(tmp_path / "other.db"), "ps", "--all", "--json") == []
+        home.ok("stop")
+
+
+def test_how_long_a_host_stays_is_configured(tmp_path: Path) -> None:
+    with house(tmp_path) as home:
+        home.env.pop("RETINUE_IDLE_SECONDS")
+        say(home, "[host]\nidle_seconds = 0.1\n")
+        home.ok("run", "hello")
+        home.until(lambda: not list((tmp_path / "run" / "retinue").glob("*.sock")), seconds=10)
+
+
+def test_how_long_the_start_of_a_host_is_waited_for_is_configured(tmp_path: Path) -> None:
+    with house(tmp_path) as home:
+        say(home, "[host]\nstart_seconds = 1e-9\n")
+        done = home.run("run", "hello")
+        assert done.returncode != 0 and "the host did not answer" in done.stderr
+
+
+def test_a_host_that_another_command_starts_gets_what_is_configured_too(tmp_path: Path) -> None:
+    with house(tmp_path) as home:
+        home.env["WORK"] = home.env.pop("OPENAI_API_KEY")
+        assert home.run("run", "hello").returncode != 0
+        say(home, '[models.keys]\nopenai-chat = "WORK"\n')
+        home.ok("run", "hello")
+        home.ok("stop")
+        assert home.ok("resume", "latest", "and again") == "Done."
+
+
+def test_models_that_no_agent_has_are_offered(tmp_path: Path) -> None:
+    def lead(heard: Any) -> Any:
+        if heard.messages[0].text != "go":
+            return "a part"
+        results = [m.text for m in heard.messages if type(m).__name__ == "Result"]
+        return results[0] if results else call("sessions_spawn", task="x", model="openai-chat:other")
+
+    with house(tmp_path, lead) as home:
+        assert "unknown model" in home.ok("run", "--family", "sessions", "go")
+        say(home, '[models]\noffered = ["openai-chat:other", "mistral:none"]\n')
+        done = home.run("run", "--family", "sessions", "go")
+        assert done.returncode == 0 and "unknown model" not in done.stdout, done.stdout
+        assert "models.offered: mistral:none cannot be used: no key" in done.stderr
+
+
+def test_local_servers_are_not_looked_for_when_that_is_switched_off(tmp_path: Path) -> None:
+    home = House(tmp_path)
+    home.env.pop("RETINUE_PROBE")
+    say(home, "[models]\nprobe = false\n")
+    with mock.patch("socket.create_connection", side_effect=AssertionError("somebody looked")):
+        assert "no model configured" in home.run("run", "--no-session-persistence", "map this").stderr
+
+
+def test_directories_beside_the_project_are_configured(tmp_path: Path) -> None:
+    beside = tmp_path / "beside"
+    beside.mkdir()
+    (beside / "note.txt").write_text("a note from beside")
+
+    def reader(heard: Any) -> Any:
+        return last(heard) or call("read", path=str(beside / "note.txt"))
+
+    with house(tmp_path, reader) as home:
+        assert "from beside" not in home.ok("run", "read it")
+        say(home, '[permissions]\ndirectories = ["../beside"]\n')
+        assert "from beside" in home.ok("run", "read it")
+        assert "from beside" in home.ok("chat", "-q", input="read it\n")
+
+
+def test_a_chat_is_configured_as_a_run_is(tmp_path: Path) -> None:
+    with house(tmp_path, writer) as home:
+        say(home, '[permissions]\nmode = "acceptEdits"\ndirectories = ["/"]\n')
+        assert home.ok("chat", "-q", input="write it\n")
+        assert (home.project / "made.txt").read_text() == "hello"
+        say(home, '[permissions]\nmode = "acceptEdits"\ndeny = ["write(made.*)"]\n[tools]\ndisabled = ["shell"]\n')
+        assert "deny: write(made.*)" in home.ok("chat", "-q", input="write it\n")
+        say(home, "[limits]\nmax_turns = 1\n")
+        assert home.run("chat", input="write it\n").returncode != 0
+        say(home, "[limits]\nmax_turns = 0\n")
+        assert home.run("chat", input="write it\n").returncode == 2

@@ -97,8 +97,8 @@ deny = ["(("]
 max_concurent_subtasks = 2
 max_background_groups = "many"
 parallel_timeout_secs = "long"
-[channels.news]
-type = "webhok"
+[output]
+color = "nevr"
 """
 
 
@@ -108,7 +108,7 @@ def test_all_mistakes_of_a_file_are_told_at_once_each_with_its_line() -> None:
     assert sorted(lines) == [1, 3, 4, 6, 7, 9, 10, 11, 13, 14, 16, 17, 18, 20]
     everything = "\n".join(found)
     assert "sk-abc" not in everything
-    for hint in ("'default'", "'openai'", "'auto'", "'max_concurrent_subtasks'", "'webhook'"):
+    for hint in ("'default'", "'openai'", "'auto'", "'max_concurrent_subtasks'", "'never'"):
         assert f"Did you mean {hint}?" in everything
     with pytest.raises(ConfigProblems) as caught:
         Settings([layer(EVERYTHING_WRONG)]).checked()
@@ -140,8 +140,7 @@ def test_all_mistakes_of_a_file_are_told_at_once_each_with_its_line() -> None:
         ("[permissions]\nallow = [1]\n", "this must be a text in the list, not a whole number"),
         ("[permissions]\nallow = ['deny: read']\n", "must not name its effect"),
         ("[output]\ncolor = 'allways'\n", "must be one of: auto, always, never. Did you mean 'always'?"),
-        ("[channels.x]\ntype = 'webhook'\nurl = 'https://example.org'\n", "needs secret_env"),
-        ("[channels.x]\npath = 'y'\n", "a channel needs a type"),
+        ("[channels.x]\ntype = 'console'\n", "there is no section 'channels'"),
         ("[mcp_servers.x]\ncommand = 'y'\nenv = { API_KEY = 'abcdefghijkl' }\n", "env.API_KEY looks like a secret"),
         ("[sandbox]\nenv = ['lower']\n", "the name of an environment variable"),
     ],

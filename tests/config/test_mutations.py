@@ -45,10 +45,6 @@ env = ["CARGO_HOME"]
 command = "db-mcp"
 args = ["--x", "y"]
 env_vars = ["PGPASSWORD"]
-[channels.news]
-type = "webhook"
-url = "https://example.org/hook"
-secret_env = "NEWS_SECRET"
 [orchestrator]
 max_concurrent_subtasks = 2
 [families.fanout]
@@ -81,7 +77,7 @@ def retyped(text: bytes, chance: random.Random) -> bytes:
         if equals and b"[" not in key:
             lines[n] = chance.choice([key, key, key, b"x", b'"a.b"', b"models.keys.x"]) + equals + chance.choice(VALUES)
         elif lines[n].startswith(b"["):
-            lines[n] = chance.choice([b"[x]", b"[models.x]", b"[[channels]]", b"[agent]", b"[families.x]", lines[n]])
+            lines[n] = chance.choice([b"[x]", b"[models.x]", b"[[limits]]", b"[agent]", b"[families.x]", lines[n]])
     return b"\n".join(lines)
 
 

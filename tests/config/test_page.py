@@ -13,7 +13,7 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "configuration.md"
 def table() -> list[str]:
     rows = ["| key | default | means | flag, variable |", "|---|---|---|---|"]
     for s in every_setting():
-        key = ".".join("NAME" if part == "*" else part for part in s.key) + (".NAME" if is_mapping(s.type) else "")
+        key = ".".join(s.key) + (".NAME" if is_mapping(s.type) else "")
         default = "" if s.default in (None, "", (), {}) else f"`{literal(s.default)}`"
         names = ", ".join(f"`{n}`" for n in (s.about.flag, s.variable) if n)
         mine = "; your own file only" if s.about.scope == "user" else ""

@@ -4,7 +4,8 @@ project's file if it is trusted, and the user's.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Callable, Mapping
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
@@ -41,23 +42,41 @@ def configured(door: Door, told: dict[str, Any], context: click.Context) -> Conf
     """Fill in what was not said, and take keys and addresses into the environment. Raises `ConfigError` with everything
     that is wrong."""
     found = settings.load(door)
-    fill(found, told, lambda name: context.get_parameter_source(name) is click.core.ParameterSource.DEFAULT)
-    door.environ = settings.environment(door, found)
+    told["add_dir"] = tuple(os.path.abspath(folder) for folder in told["add_dir"])
+    fill(found, told, context.get_parameter_source)
+    root = door.places.root
+    told["add_dir"] = tuple(os.path.normpath(os.path.join(root, os.path.expanduser(d))) for d in told["add_dir"])
+    door.environ, door.is_configured = settings.environment(door, found), True
     return found.value
 
 
-def fill(found: Settings, told: dict[str, Any], is_open: Any) -> None:
-    def is_set(key: str) -> bool:
-        return found.origin(key).kind not in ("default", "environment")
+def environ(door: Door) -> Mapping[str, str]:
+    """The environment for a host, with what is configured. What is wrong with a file is told by the commands that start
+    runs; the others do without it."""
+    if not door.is_configured:
+        door.environ = settings.environment(door, settings.load(door, strict=False))
+        door.is_configured = True
+    return door.environ
+
+
+def fill(found: Settings, told: dict[str, Any], source: Callable[[str], Any]) -> None:
+    """`source` says where the value of a flag comes from, None for what the command has no flag for."""
+
+    def is_set(name: str, key: str) -> bool:
+        kind = found.origin(key).kind
+        return kind != "default" and (kind != "environment" or source(name) is None)
 
     said = {"permission_mode"} if told.get("sandbox") or told.get("yolo") else set()
+    if told.get("go_on") or told.get("resume"):
+        said.add("agent")  # a run goes on with its own
     for name, key in FILLED.items():
-        if name in told.keys() - said and is_open(name) and is_set(key):
+        is_open = source(name) in (None, click.core.ParameterSource.DEFAULT)
+        if name in told.keys() - said and is_open and is_set(name, key):
             told[name] = found.get(key)
             if name == "timeout" and isinstance(told[name], str):
                 told[name] = words.seconds(told[name])
     for name, key in JOINED.items():
-        if name in told and is_set(key):
+        if name in told and is_set(name, key):
             told[name] = tuple(dict.fromkeys((*told[name], *found.get(key))))
     told["rules"] = found.rules
     told["config_model"] = found.get("models.default") if found.origin("models.default").kind != "environment" else ""

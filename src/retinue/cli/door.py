@@ -19,7 +19,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 @dataclass
 class Door:
     """One use of the command line. `store` and `cwd` are what was asked for, "" when nothing was. `standing` is how it
-    stands with the trust in the project, once somebody has asked."""
+    stands with the trust in the project, once somebody has asked; `is_configured`: `environ` has what files say."""
 
     environ: Mapping[str, str]
     store: str = ""
@@ -27,6 +27,7 @@ class Door:
     is_quiet: bool = False
     color: str = "auto"
     is_reader: bool = False
+    is_configured: bool = False
     standing: Any = field(default=None, repr=False)
     _places: where.Places | None = field(default=None, repr=False)
 

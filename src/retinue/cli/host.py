@@ -22,7 +22,7 @@ from msgspec.structs import replace
 
 from retinue import __version__
 from retinue.api import Retinue
-from retinue.cli import wire
+from retinue.cli import inside, wire
 from retinue.cli.desk import Desk, trouble
 from retinue.cli.lending import OFFLINE, Lender
 from retinue.cli.mcp_pool import McpPool
@@ -183,9 +183,10 @@ async def _attend(
     leave = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, leave.set)
-    lender.offered = tuple(name for name in models if _is_found(lender, name))
+    lender.offered = tuple(name for name in (*models, *plans.offered) if _is_found(lender, name))
     rules = rules_of(lender.environ())
     async with Retinue(store, agents=agents, models=lender, rules=rules, unsafe_bare=is_bare()) as retinue:
+        plans.learn = inside.learner(retinue)
         host = Host(Desk(retinue, plans, leave, store), lender, store)
         server = await _listen(host, address)
         try:

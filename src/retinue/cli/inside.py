@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 from retinue.api import Retinue
 from retinue.cli.place import Place, inherited
@@ -25,6 +25,11 @@ def open_runs(retinue: Retinue) -> list[str]:
 async def take_up(retinue: Retinue, agent: Agent) -> None:
     """Make an agent known; runs that waited for it go on."""
     await retinue._known(agent)
+
+
+def learner(retinue: Retinue) -> Callable[[str], None]:
+    """Makes models known that no agent has."""
+    return retinue._crew.know_model
 
 
 async def row_of(retinue: Retinue, id: str) -> Row:

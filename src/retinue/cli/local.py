@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from retinue.api import Retinue
-from retinue.cli import wire
+from retinue.cli import inside, wire
 from retinue.cli.client import Client
 from retinue.cli.desk import Desk
 from retinue.cli.exits import HostGone
@@ -59,7 +59,9 @@ class LocalHost:
             async with Retinue(
                 None, models=lender, workspace=self._workspace, rules=rules, unsafe_bare=is_bare()
             ) as retinue:
-                host = Host(Desk(retinue, Plans("", lender, pool), asyncio.Event()), lender, "")
+                plans = Plans("", lender, pool)
+                plans.learn = inside.learner(retinue)
+                host = Host(Desk(retinue, plans, asyncio.Event()), lender, "")
                 reader, writer = await asyncio.open_unix_connection(sock=self._theirs, limit=wire.LINE_LIMIT)
                 await host.attend(reader, writer)
         finally:

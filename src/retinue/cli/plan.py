@@ -38,9 +38,10 @@ class ServerSource(Value):
 class Plan(Value):
     """The agent that a run starts with (`lead`), and everybody that it may start.
 
-    `model` is what an agent works with that names none; `models` says what the names in files stand for. `settings` are
-    those of the families. `access` is the most that anybody may do; `only` and `never` are patterns of tools. `files` are
-    quoted in the instructions. `variant` tells apart agents whose servers had other tools at another time.
+    `model` is what an agent works with that names none; `models` says what the names in files stand for; `offered` can
+    be asked for beside them. `settings` are those of the families. `access` is the most that anybody may do; `only` and
+    `never` are patterns of tools. `files` are quoted in the instructions. `variant` tells apart agents whose servers
+    had other tools at another time.
     """
 
     version: int = 2
@@ -48,6 +49,7 @@ class Plan(Value):
     specs: tuple[AgentSpec, ...] = (MAIN,)
     model: str = ""
     models: dict[str, str] = msgspec.field(default_factory=dict)
+    offered: tuple[str, ...] = ()
     families: tuple[str, ...] = (FAMILY,)
     settings: dict[str, dict[str, Any]] = msgspec.field(default_factory=dict)
     access: Capabilities = Capabilities()

@@ -67,6 +67,7 @@ def make_plan(
         lead = replace(lead, deny=(*lead.deny, "agent"), can_spawn=())
     specs = shelved.staff_of(found, lead, trusted=trusted)
     models, unknown = _models(door, specs.values(), value)
+    offered, unusable = _offered(door, value)
     servers = find_servers(
         door, mcp, strict=strict_mcp, trusted=trusted, more=value.mcp_servers, disabled=value.mcp.disabled
     )
@@ -75,6 +76,7 @@ def make_plan(
         specs=tuple(replace(spec, complaints=()) for spec in specs.values()),
         model=choice.model,
         models=models,
+        offered=offered,
         families=tuple(families) if families is not None else (FAMILY,),
         settings=family_settings,
         access=configured.access(value),
@@ -85,7 +87,7 @@ def make_plan(
         servers=tuple(servers.sources),
         root=door.places.root,
     )
-    notes = [*unknown, *filter(None, [why_not(door)])]
+    notes = [*unknown, *unusable, *filter(None, [why_not(door)])]
     env = {name: value for name, value in door.environ.items() if servers.sources and name in servers.env}
     return Planned(plan, choice, env, tuple(notes), tuple(servers.left_out))
 
@@ -105,6 +107,19 @@ def _models(door: Door, specs: Any, value: Configuration) -> tuple[dict[str, str
                 why = str(error).split(": ")[0].split(". ")[0].rstrip(".")
                 without.setdefault((spec.model, why), []).append(spec.name)
     return models, [_instead(names, model, why) for (model, why), names in without.items()]
+
+
+def _offered(door: Door, value: Configuration) -> tuple[tuple[str, ...], list[str]]:
+    """The models that runs may ask for by their full names, and a line for each that cannot be used here."""
+    names, notes = [], []
+    for name in value.models.offered:
+        try:
+            found = provider.checked(configured.model_name(name, value), door.environ)
+            configured.refuse_model(found, value.models.allow)
+            names.append(found)
+        except ConfigError as error:
+            notes.append(f"models.offered: {name} cannot be used: {error}")
+    return tuple(dict.fromkeys(names)), notes
 
 
 def _instead(names: Sequence[str], model: str, why: str) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace as changed
 from typing import Any
 
@@ -51,12 +51,15 @@ class Staff(StaffTool):
 
 
 class Plans:
-    """The agents of a host. `folder` is where plans are kept; "" keeps them in memory."""
+    """The agents of a host. `folder` is where plans are kept; "" keeps them in memory. `offered` are models that plans
+    have beside those of their agents; `learn` tells the runtime of one."""
 
     def __init__(self, folder: str, models: Lender, pool: McpPool | None = None) -> None:
         self._folder, self._models = folder, models
         self.pool = pool or McpPool(None)
         self._agents: dict[str, Agent] = {}
+        self.offered: dict[str, None] = {}
+        self.learn: Callable[[str], None] = lambda model: None
 
     async def agent(self, plan: Plan, env: Mapping[str, str] | None = None) -> Agent:
         """The agent of a plan. The same plan gives the same agent, unless its servers offer something else by now.
@@ -83,6 +86,9 @@ class Plans:
     def _made(self, plan: Plan, tools: Mapping[str, Any]) -> Agent:
         if plan.stamp not in self._agents:
             made = self._build(plan, tools)
+            for model in plan.offered:
+                self.learn(model)
+                self.offered[model] = None
             self._keep(plan)
             self._agents[plan.stamp] = made
         return self._agents[plan.stamp]

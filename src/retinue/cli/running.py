@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from retinue import __version__
-from retinue.cli import exits, facts, wire, words
+from retinue.cli import configured, exits, facts, wire, words
 from retinue.cli.client import Client, reach
 from retinue.cli.door import Door, note, out
 from retinue.cli.lending import carried
@@ -41,7 +41,7 @@ class Wish:
 @contextlib.contextmanager
 def line_to(door: Door, wish: Wish | None = None) -> Iterator[Client]:
     """A connection to the host of the project, or to one in this process."""
-    env = carried(door.environ)
+    env = carried(configured.environ(door))
     if wish is not None and wish.is_memory:
         from retinue.cli.local import LocalHost
 

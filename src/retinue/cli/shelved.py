@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from retinue.cli import settings
 from retinue.cli.door import Door
 from retinue.cli.places import config_home
 from retinue.cli.plan import MAIN
@@ -17,9 +18,11 @@ if TYPE_CHECKING:
 
 
 def library(door: Door, agents: str = "", *, trusted: bool | None = None) -> Library:
-    """The agents that can be found from where the command was given; `agents` is what --agents was told."""
+    """The agents that can be found from where the command was given; `agents` is what --agents was told. Those of the
+    folders that are configured come behind."""
     from retinue.library.find import find_agents
 
+    folders = _folders(door)
     config = os.path.dirname(config_home(door.environ))
     home = door.environ.get("HOME") or None
     codex = door.environ.get("CODEX_HOME") or None
@@ -27,19 +30,32 @@ def library(door: Door, agents: str = "", *, trusted: bool | None = None) -> Lib
         door.places.cwd,
         home,
         door.places.root,
-        [_path(door, agents)] if agents else (),
+        [*([_path(door, agents)] if agents else ()), *folders],
         is_trusted(door) if trusted is None else trusted,
         builtin=(MAIN,),
         config_home=config,
         codex_home=codex,
     )
-    wrong = [c for s in found.broken if s.source.scope == "command" for c in s.complaints if c.severity == "error"]
+    ours = tuple(os.path.join(folder, "") for folder in folders)
+    broken = [s for s in found.broken if s.source.scope == "command" and not s.source.path.startswith(ours)]
+    wrong = [c for s in broken for c in s.complaints if c.severity == "error"]
     given = (_path(door, agents)[:200], "--agents") if agents else ()
     wrong += [c for c in found.complaints if c.severity != "note" and c.path in given]
     if wrong:
         where = "" if "--agents" in wrong[0].path else "--agents: "
         raise ConfigError(f"{where}{wrong[0]}")
     return found
+
+
+def _folders(door: Door) -> list[str]:
+    """The folders of definitions that the user's own file names; a relative path begins at that file."""
+    home = config_home(door.environ)
+    told = settings.load(door, strict=False).get("agents.directories")
+    folders = [os.path.realpath(os.path.join(home, os.path.expanduser(folder))) for folder in told]
+    for folder in folders:
+        if not os.path.isdir(folder):
+            raise ConfigError(f"agents.directories: there is no folder {folder}")
+    return folders
 
 
 def _path(door: Door, agents: str) -> str:

@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple, get_args, get_origin
 import msgspec
 
 from retinue.config.problems import near, shown
-from retinue.config.schema import About, Channel, Configuration, explained
+from retinue.config.schema import About, Configuration, explained
 
 TRUE, FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
 _RULE = re.compile(r"[^\s,()]+(?:\([^)]*\))?")
@@ -30,7 +30,7 @@ class Setting(NamedTuple):
     def variable(self) -> str:
         if self.about.variable is not None:
             return self.about.variable
-        if "*" in self.key or is_mapping(self.type):
+        if is_mapping(self.type):
             return ""
         name = self.about.flag.lstrip("-") or "_".join(self.key)
         return "RETINUE_" + name.replace("-", "_").upper()
@@ -42,10 +42,6 @@ def settings() -> Iterator[Setting]:
     for name, (kind, about) in explained(Configuration).items():
         if about is not None:
             yield Setting((name,), kind, about, getattr(defaults, name))
-        elif name == "channels":
-            yield from (
-                Setting((name, "*", inner), t, a, "") for inner, (t, a) in explained(Channel).items() if a is not None
-            )
         else:
             section = getattr(defaults, name)
             for inner, (inner_type, inner_about) in explained(kind).items():
@@ -55,10 +51,10 @@ def settings() -> Iterator[Setting]:
 
 @lru_cache(maxsize=4096)
 def setting_of(key: tuple[str, ...]) -> Setting | None:
-    """The setting that a key belongs to: itself, or the mapping or channel that it is an entry of."""
+    """The setting that a key belongs to: itself, or the mapping that it is an entry of."""
     for setting in every_setting():
         pattern = setting.key
-        if len(pattern) == len(key) and all(p in ("*", k) for p, k in zip(pattern, key, strict=True)):
+        if pattern == key:
             return setting
         if is_mapping(setting.type) and key[: len(pattern)] == pattern and len(key) > len(pattern):
             return setting

@@ -13,7 +13,7 @@ import msgspec
 from retinue.config.files import Document, open_document
 from retinue.config.known import bare, check_value, every_setting, from_text, is_mapping, setting_of
 from retinue.config.problems import MOST_PROBLEMS, ConfigProblems, Problem, problem, shown, unknown
-from retinue.config.schema import SEEDED, About, Channel, Configuration, explained
+from retinue.config.schema import SEEDED, About, Configuration, explained
 from retinue.config.seeds import HEADS, SECTIONS, Seeds, families_of
 from retinue.config.toml_places import Path, dotted
 from retinue.core.values import Value
@@ -90,9 +90,6 @@ class _Walk:
                 self._leaf((name,), kind, about, value)
             elif not isinstance(value, dict):
                 self._say((name,), f"{name} is a section: write [{name}] and its settings below")
-            elif name == "channels":
-                for inner, fields in list(value.items())[:MOST_PROBLEMS]:
-                    self._channel((name, inner), fields)
             else:
                 self._section((name,), kind, value)
         self._seeds()
@@ -120,20 +117,6 @@ class _Walk:
             leaf, about = fields[name]
             assert about is not None
             self._leaf((*path, name), leaf, about, value)
-
-    def _channel(self, path: tuple[str, ...], fields: Any) -> None:
-        if not isinstance(fields, dict):
-            self._say(path, "a channel is a table with a type, as in [channels.news]")
-            return
-        self._section(path, Channel, fields)
-        kind = fields.get("type")
-        for needed in {"file": ("path",), "webhook": ("url", "secret_env")}.get(
-            kind if isinstance(kind, str) else "", ()
-        ):
-            if not fields.get(needed):
-                self._say(path, f"a channel of type {kind!r} needs {needed}")
-        if kind is None:
-            self._say(path, "a channel needs a type: console, file or webhook")
 
     def _leaf(self, path: tuple[str, ...], kind: Any, about: About, value: Any) -> None:
         if about.scope == "user" and self._layer.kind == "project":
@@ -182,7 +165,7 @@ class _Walk:
 def _unknown_section(name: str, known: Iterable[str], value: Any) -> str:
     names = list(known)
     for section, (kind, about) in explained(Configuration).items():
-        if about is None and section != "channels" and name in kind.__struct_fields__:
+        if about is None and name in kind.__struct_fields__:
             return f"there is no section {shown(name)!r}. Did you mean {section + '.' + name!r}?"
     return _unknown_key(name, names, "section", value)
 

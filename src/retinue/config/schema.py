@@ -93,7 +93,7 @@ class Bounds(Value):
     ] = None
     depth: Annotated[Annotated[int, Meta(ge=0, le=64)], About("generations below a run")] = 8
     children: Annotated[Annotated[int, Meta(ge=0, le=1_000_000)], About("open children of a run")] = 10_000
-    total: Annotated[Annotated[int, Meta(ge=0, le=10_000_000)] | None, About("runs of a whole tree")] = None
+    total: Annotated[Annotated[int, Meta(ge=0, le=10_000_000)] | None, About("children of a run in all")] = None
     calls_per_turn: Annotated[Annotated[int, Meta(ge=1, le=10_000)], About("calls of one turn")] = 64
 
 
@@ -127,15 +127,6 @@ class Agents(Value):
 
     default: Annotated[str, About("the agent that is run when none is named", flag="--agent")] = ""
     directories: Annotated[Names, About("more folders of definitions", splits="paths", scope="user")] = ()
-
-
-class Channel(Value):
-    """Where announcements go (docs/channels.md)."""
-
-    type: Annotated[Literal["console", "file", "webhook"], About("what it is; it must be said")] = "console"
-    path: Annotated[str, About("the file, of lines of JSON")] = ""
-    url: Annotated[str, About("the webhook's address", check=checks.url)] = ""
-    secret_env: Annotated[str, About("the variable that holds the webhook's secret", check=checks.variable)] = ""
 
 
 class Store(Value):
@@ -181,7 +172,6 @@ class Configuration(Value):
         dict[str, dict[str, Any]], About("servers of tools, as Codex writes them", check=checks.server)
     ] = _NONE
     agents: Agents = Agents()
-    channels: dict[str, Channel] = _NONE
     store: Store = Store()
     output: Output = Output()
     host: Host = Host()

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import apsw
-import msgspec
 
 from retinue.errors import StoreCorrupt, StoreError, StoreFull, StoreLocked
 
@@ -28,7 +28,14 @@ def is_damage(error: BaseException) -> bool:
     """The file is not what was written: trying again cannot help."""
     if isinstance(error, apsw.IOError):
         return extended(error) in UNREADABLE
-    return isinstance(error, (apsw.CorruptError, apsw.NotADBError, msgspec.DecodeError))
+    return isinstance(error, (apsw.CorruptError, apsw.NotADBError)) or is_undecoded(error)
+
+
+def is_undecoded(error: BaseException) -> bool:
+    """Whether a row is not the JSON that was written. (Who has not imported the decoder cannot have used it, and a quick
+    listing need not.)"""
+    decoder = sys.modules.get("msgspec")
+    return decoder is not None and isinstance(error, decoder.DecodeError)
 
 
 def damaged(path: str, error: BaseException) -> StoreCorrupt:
@@ -109,7 +116,9 @@ def reading(path: str) -> Iterator[None]:
     """Translate what goes wrong while rows are read."""
     try:
         yield
-    except (apsw.Error, msgspec.DecodeError) as error:
+    except Exception as error:
+        if not isinstance(error, apsw.Error) and not is_undecoded(error):
+            raise
         if is_damage(error):
             raise damaged(path, error) from error
         if isinstance(error, (apsw.BusyError, apsw.LockedError)):

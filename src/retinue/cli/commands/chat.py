@@ -9,11 +9,24 @@ import click
 
 from retinue.cli import asking, words
 from retinue.cli.chat import Chat, history_of
+from retinue.cli.configured import configured
 from retinue.cli.door import Door, common, option, pass_door
 from retinue.cli.manners import is_reader, manners
 from retinue.cli.planning import Planned, make_plan
 from retinue.cli.prompting import Piped, Plain, Prompt, Rich
+from retinue.cli.wire import Terms
 from retinue.errors import ConfigError
+
+UNSAID: dict[str, Any] = {
+    "max_tokens": None,
+    "max_turns": None,
+    "timeout": None,
+    "permission_prompts": "auto",
+    "add_dir": (),
+    "mcp_config": (),
+    "strict_mcp_config": False,
+}
+"""What can be configured for a chat and has no flag."""
 
 
 @click.command("chat")
@@ -34,6 +47,8 @@ def command(door: Door, /, **told: Any) -> int:
 
     /help lists what else can be said. In a pipe, each line is a message, and the answers are on stdout.
     """
+    told |= UNSAID
+    value = configured(door, told, click.get_current_context())
     door.is_quiet, door.color = told["quiet"], told["color"]
     is_tty = sys.stdin.isatty() and sys.stderr.isatty()
     run = _earlier(door, told["resume"] or "latest") if told["go_on"] or told["resume"] else ""
@@ -42,22 +57,40 @@ def command(door: Door, /, **told: Any) -> int:
     families = asking.families(told["family"])
 
     def plan() -> Planned:
-        return make_plan(door, agent=told["agent"], families=families, model=told["model"] or "")
+        return make_plan(
+            door,
+            agent=told["agent"],
+            families=families,
+            model=told["model"] or "",
+            mcp=told["mcp_config"],
+            strict_mcp=told["strict_mcp_config"],
+            config_model=told["config_model"],
+            value=value,
+        )
 
-    terms = asking.terms(
-        label=told["name"],
-        cwd=door.places.cwd,
-        budget=asking.budget(told["max_budget_usd"], None),
-        mode=asking.mode(told["permission_mode"]),
-        questions="ask" if is_tty else "deny",
-    )
+    terms = _terms(door, told, is_tty)
     if not run:
         plan()  # what is wrong with it is told before the first message, not after
-    chat = Chat(door, plan, terms, run, can_answer=is_tty)
+    chat = Chat(door, plan, terms, run, can_answer=is_tty and told["permission_prompts"] != "none")
     try:
         return chat.talk(_prompt(door, chat, is_tty))
     finally:
         chat.close()
+
+
+def _terms(door: Door, told: dict[str, Any], is_tty: bool) -> Terms:
+    cwd, prompts = door.places.cwd, told["permission_prompts"]
+    return asking.terms(
+        label=told["name"],
+        cwd=cwd,
+        budget=asking.budget(told["max_budget_usd"], told["max_tokens"]),
+        timeout_seconds=told["timeout"],
+        max_turns=told["max_turns"],
+        mode=asking.mode(told["permission_mode"]),
+        rules=told["rules"],
+        read=tuple(sorted({cwd, *told["add_dir"]})) if told["add_dir"] else (),
+        questions="ask" if prompts == "wait" or (is_tty and prompts != "none") else "deny",
+    )
 
 
 def _earlier(door: Door, address: str) -> str:

@@ -225,8 +225,6 @@ class _Hider:
             value = {
                 k: dict.fromkeys(v, "(hidden)") if k in secret and isinstance(v, dict) else v for k, v in value.items()
             }
-        if key[0] == "channels" and key[-1] == "url":
-            value = "/".join(str(value).split("/")[:3]) + "/..."
         return self._clean(value)
 
     def _clean(self, value: Any) -> Any:

@@ -47,8 +47,13 @@ class Span(msgspec.Struct, frozen=True):
     start: int
 
 
+class Stats(msgspec.Struct, frozen=True):
+    matched_lines: int = 0
+
+
 class Body(msgspec.Struct, frozen=True):
     path: Piece | None = None
+    stats: Stats = Stats()
     lines: Piece = Piece()
     line_number: int | None = None
     absolute_offset: int = 0
@@ -66,19 +71,22 @@ class Query:
     ignore_case: bool = False
     context: int = 0
     first: bool = False
+    count: bool = False
     glob: str = ""
     skip: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
 class Line:
-    """A line that matches (`start`: where, in bytes) or stands beside one (`start` is -1)."""
+    """A line that matches (`start`: where, in bytes) or stands beside one (`start` is -1). When lines are only counted
+    it is the first of `n` in its file."""
 
     path: str
     number: int
     offset: int
     raw: bytes
     start: int
+    n: int = 1
 
 
 @dataclass(slots=True)
@@ -115,7 +123,8 @@ async def by_ripgrep(program: str, query: Query, dir_fd: int | None, file_fd: in
     argv += _types(query.glob) if file_fd is None else []
     argv += [f"--regexp={query.pattern}", "--", "./" if file_fd is None else "-"]
     where = None if dir_fd is None else f"/proc/self/fd/{dir_fd}"
-    return await _run(argv, enough, stdin=asyncio.subprocess.DEVNULL if file_fd is None else file_fd, cwd=where)
+    stdin = asyncio.subprocess.DEVNULL if file_fd is None else file_fd
+    return await _run(argv, enough, stdin=stdin, cwd=where, count=query.count)
 
 
 def _types(glob: str) -> list[str]:
@@ -151,6 +160,7 @@ async def _run(
     fed: bytes = b"",
     cwd: str | None = None,
     pass_fds: tuple[int, ...] = (),
+    count: bool = False,
 ) -> Found:
     found = Found()
     try:
@@ -175,7 +185,7 @@ async def _run(
                     await process.stdin.drain()
                 process.stdin.close()
             assert process.stdout is not None and process.stderr is not None
-            await _collect(process.stdout, found, enough)
+            await (_count if count else _collect)(process.stdout, found, enough)
             if not found.why:
                 complaint = (await process.stderr.read(MAX_COMPLAINT)).decode("utf-8", "replace").strip()
                 code = await process.wait()
@@ -218,6 +228,26 @@ async def _collect(stream: asyncio.StreamReader, found: Found, enough: int) -> N
             return
         if size > MAX_OUTPUT:
             found.why = "the matching lines are too long"
+            return
+
+
+async def _count(stream: asyncio.StreamReader, found: Found, enough: int) -> None:
+    """Of each file the first match, and how many there are; what lies between is not read."""
+    decode = msgspec.json.Decoder(Message).decode
+    rest, n_hits, first = b"", 0, None
+    while chunk := await stream.read(CHUNK):
+        *lines, rest = (rest + chunk).split(b"\n") if b"\n" in chunk else (rest + chunk,)
+        for line in lines:
+            if first is None and line.startswith(b'{"type":"match"'):
+                body = decode(line).data
+                path = "" if body.path is None else os.fsdecode(body.path.raw()).removeprefix("./")
+                first = Line(path, body.line_number or 0, body.absolute_offset, body.lines.raw(), 0)
+            elif first is not None and line.startswith(b'{"type":"end"'):
+                first.n = decode(line).data.stats.matched_lines
+                found.lines.append(first)
+                n_hits, first = n_hits + first.n, None
+        if n_hits > enough:
+            found.why = f"there are more than {enough} matches"
             return
 
 

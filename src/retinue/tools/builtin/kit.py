@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from retinue.errors import ConfigError
+from retinue.errors import ConfigError, SandboxMissing
 from retinue.sandbox.worktree import Worktrees
 from retinue.tools.base import Tool
 from retinue.tools.builtin.artifacts import PAGE, ArtifactTool
@@ -121,9 +121,16 @@ class Kit:
     @cached_property
     def processes(self) -> Processes:
         from retinue.sandbox.bare import Unsandboxed
+        from retinue.sandbox.bwrap import find_sandbox
         from retinue.tools.builtin.processes import Processes
 
-        return Processes(self.folder, sandbox=Unsandboxed(unsafe_bare=True) if self._unsafe_bare else None)
+        bare = None
+        if self._unsafe_bare:
+            try:
+                find_sandbox()
+            except SandboxMissing:
+                bare = Unsandboxed(unsafe_bare=True)
+        return Processes(self.folder, sandbox=bare)
 
     def _make(self, name: str) -> Tool | None:
         """What a tool needs is imported with it: few programs use all of them."""

@@ -126,6 +126,7 @@ async def _search(work: Work, args: SearchArgs, place: Place, globs: Globs | Non
         ignore_case=args.ignore_case,
         context=args.context if args.mode == "lines" else 0,
         first=args.mode == "files",
+        count=args.mode == "count",
         glob=args.glob,
         skip=_skipped(place),
     )
@@ -186,7 +187,7 @@ def _answer(args: SearchArgs, place: Place, globs: Globs | None, found: Found) -
         case _:
             counts: dict[str, int] = {}
             for line in confirmed(lines, place.root.fd):
-                counts[line.path] = counts.get(line.path, 0) + 1
+                counts[line.path] = counts.get(line.path, 0) + line.n
             rows = [f"{printable(place.prefix + path)}:{n}" for path, n in counts.items()]
             text = page(rows, args.limit, NARROW)
             if len(rows) > 1:
