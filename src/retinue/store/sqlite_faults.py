@@ -32,7 +32,7 @@ def is_damage(error: BaseException) -> bool:
 
 
 def is_undecoded(error: BaseException) -> bool:
-    """Whether a row is not the JSON that was written. (Who has not imported the decoder cannot have used it, and a quick
+    """Whether a row is not the JSON that was written. (Who has not imported the decoder has not used it, and a quick
     listing need not.)"""
     decoder = sys.modules.get("msgspec")
     return decoder is not None and isinstance(error, decoder.DecodeError)
