@@ -3,6 +3,7 @@
 PYTHON ?= python3
 VENV := .venv
 PY := $(VENV)/bin/python
+CORE := $(VENV)/.core
 READY := $(VENV)/.ready
 
 # Empty means unset to Python. Without byte code every start compiles its imports again.
@@ -17,7 +18,7 @@ help: ## list the targets
 setup: $(READY) ## prepare .venv (the other targets do it when needed)
 
 DEMO ?= .
-demo: $(READY) ## map a source tree with sub-agents, without a key; DEMO=path chooses another tree
+demo: $(CORE) ## map a source tree with sub-agents, without a key; DEMO=path chooses another tree
 	@$(VENV)/bin/retinue run --model offline/explorer --cwd "$(DEMO)" "map this repository"
 
 parts: ## install bubblewrap, ripgrep and tmux where that is allowed; else say what is missing
@@ -58,13 +59,19 @@ attack: $(READY) ## the attack cases, hostile processes, escapes, and 100,000 po
 bench: $(READY) ## the benchmarks
 	@$(PY) -m bench.main
 
-$(READY): pyproject.toml constraints.txt
+# What the program itself needs, and no more: a first look should not wait for the tools of its developers.
+$(CORE): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 	    echo "retinue needs Python 3.11 or newer, but $(PYTHON) is: $$($(PYTHON) --version 2>&1)." >&2; \
 	    echo "Name another one: make PYTHON=python3.11 $(MAKECMDGOALS)" >&2; exit 1; }
 	@$(PYTHON) -c 'import ensurepip, venv' || { \
 	    echo "$(PYTHON) cannot make virtual environments: install its venv and ensurepip modules." >&2; exit 1; }
-	@echo "== setup: $(VENV)"
+	@echo "== setup: $(VENV)" >&2
 	@$(PYTHON) -m venv $(VENV)
+	@$(PY) -m pip install -q -c constraints.txt -e .
+	@touch $@
+
+$(READY): $(CORE)
+	@echo "== setup: tools for development" >&2
 	@$(PY) -m pip install -q -c constraints.txt -e '.[dev]'
 	@touch $@
