@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from retinue.cli import exits, wire, words
+from retinue.cli import exits, settings, wire, words
 from retinue.cli.door import Door, common, out, pass_door
 from retinue.cli.mcp_files import find_servers
 from retinue.cli.plan import Plan
@@ -72,7 +72,15 @@ def approve(door: Door, server: str, tool: str, mcp_config: tuple[str, ...], str
 
 
 def _ask(door: Door, given: tuple[str, ...], strict: bool, approve: str = "", tool: str = "") -> list[dict[str, Any]]:
-    found = find_servers(door, given, strict=strict, trusted=is_trusted(door))
+    value = settings.load(door, strict=False).value
+    found = find_servers(
+        door,
+        (*given, *value.mcp.files),
+        strict=strict or value.mcp.strict,
+        trusted=is_trusted(door),
+        more=value.mcp_servers,
+        disabled=value.mcp.disabled,
+    )
     if approve and approve not in found.names:
         left = next((s for s in found.left_out if s["name"] == approve), None)
         raise NotFound(
