@@ -11,7 +11,7 @@ import msgspec
 
 from retinue.core.events import Answered, Decided
 from retinue.core.roster import Roster
-from retinue.core.state import Asking, Calls, Question, Run, Waiting, Working
+from retinue.core.state import Question, calls_of
 from retinue.core.text import clip
 from retinue.core.values import Assistant, Call, Guard, Message
 from retinue.errors import NotFound, Refused
@@ -37,11 +37,6 @@ class OpenQuestion(msgspec.Struct, frozen=True, kw_only=True):
     call: Call
     risk: str
     shown: str
-
-
-def calls_of(run: Run | None) -> Calls | None:
-    state = run.state if run is not None else None
-    return state.calls if isinstance(state, (Working, Waiting, Asking)) else None
 
 
 async def open_questions(roster: Roster, read: Read, root: str = "") -> list[OpenQuestion]:

@@ -8,9 +8,7 @@ from typing import Any
 
 import pytest
 
-from retinue.cli.asking import MODES
 from retinue.config import read_config
-from retinue.config.checks import MODE_WORDS
 from retinue.config.known import every_setting
 from retinue.config.layers import Kind, Settings, read_environment, read_flags, read_layer
 from retinue.config.models import catalog_of, model_environment, resolved
@@ -220,10 +218,6 @@ def test_the_environment_is_checked_like_a_file() -> None:
         ("permissions", "allow"): ("shell(git log*, -n)", "read"),
         ("limits", "timeout"): 5_400.0,
     }
-
-
-def test_the_words_for_permission_modes_are_those_of_the_command_line() -> None:
-    assert MODE_WORDS == MODES
 
 
 def test_every_variable_is_that_of_its_flag_and_belongs_to_one_setting() -> None:

@@ -31,7 +31,7 @@ from retinue.core.events import (
 from retinue.core.ledger import Account
 from retinue.core.orders import Order, Orders, Send, Spec
 from retinue.core.roster import Roster
-from retinue.core.state import AnyState, Ended, Run, Stopping
+from retinue.core.state import AnyState, Ended, Run, Stopping, calls_of
 from retinue.core.values import (
     Assistant,
     Call,
@@ -49,7 +49,7 @@ from retinue.core.values import (
     Usage,
     User,
 )
-from retinue.runtime.recover import calls_of, rebuild
+from retinue.runtime.recover import rebuild
 from retinue.store.base import Row, Snapshot
 
 START = 1_000_000

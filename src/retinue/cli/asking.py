@@ -16,26 +16,6 @@ from retinue.core.text import clean
 from retinue.core.values import Budget
 from retinue.errors import ConfigError
 
-MODES = {
-    "manual": "manual",
-    "default": "manual",
-    "ask": "manual",
-    "acceptedits": "acceptEdits",
-    "accept-edits": "acceptEdits",
-    "auto_edit": "acceptEdits",
-    "auto-edit": "acceptEdits",
-    "plan": "plan",
-    "read-only": "plan",
-    "dontask": "dontAsk",
-    "dont-ask": "dontAsk",
-    "auto": "auto",
-    "workspace-write": "auto",
-    "bypasspermissions": "bypassPermissions",
-    "bypass": "bypassPermissions",
-    "yolo": "bypassPermissions",
-    "danger-full-access": "bypassPermissions",
-}
-"""Permission modes, and the names that other programs have for them."""
 _RULE = re.compile(r"[^\s,()]+(?:\([^)]*\))?")
 
 
@@ -68,10 +48,12 @@ def mode(name: str) -> str:
     """One of our permission modes, whatever the name comes from."""
     if not name:
         return ""
-    found = MODES.get(name.lower())
-    if found is None:
-        raise click.UsageError(f"there is no permission mode {name!r}; there is: {', '.join(sorted(MODES))}.")
-    return found
+    from retinue.config import checks
+
+    try:
+        return checks.mode(name)
+    except ValueError as error:
+        raise click.UsageError(f"{error}.") from None
 
 
 def rules(effect: str, texts: Sequence[str]) -> tuple[str, ...]:

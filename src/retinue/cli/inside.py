@@ -10,7 +10,7 @@ from retinue.api import Retinue
 from retinue.cli.place import Place, inherited
 from retinue.cli.wire import Begun, Final, Item, Said, Stepped, Stood
 from retinue.core.events import Requested
-from retinue.core.state import Ended
+from retinue.core.state import Ended, calls_of
 from retinue.definitions import Agent
 from retinue.errors import NotFound
 from retinue.outcomes import state_word
@@ -136,5 +136,5 @@ async def follow(retinue: Retinue, top: str, after: int = 0, *, deltas: bool = F
 def _stands(row: Row) -> tuple[object, ...]:
     """What a viewer has to know anew: the state, when the model is tried again, how much is asked."""
     state = row.run.state
-    calls = getattr(state, "calls", None)
+    calls = calls_of(row.run)
     return state_word(row.run), getattr(state, "retry_at", None), len(calls.questions) if calls is not None else 0

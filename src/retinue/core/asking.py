@@ -15,7 +15,7 @@ from retinue.core.events import Answered, Asked, Decided, Granted, Posted
 from retinue.core.kin import stale
 from retinue.core.policy import gate
 from retinue.core.spawn import cannot_write
-from retinue.core.state import NOTHING, Calls, Question, Run
+from retinue.core.state import NOTHING, Calls, Question, Run, calls_of
 from retinue.core.text import clip, digest
 from retinue.core.values import Call, Grant, Guard, Mail, Result, Usage
 
@@ -47,7 +47,7 @@ def _is_waited_for(run: Run, d: Desk) -> bool:
     parent = d.roster.runs.get(d.spec.parent)
     if parent is None or d.order.join != "none":
         return True
-    calls = getattr(parent.state, "calls", None)
+    calls = calls_of(parent)
     return calls is not None and any(run.id in watch.runs for watch in calls.waits)
 
 

@@ -172,7 +172,13 @@ def is_seated(run: Run) -> bool:
     return isinstance(run.state, Thinking) or (isinstance(run.state, Working) and run.state.seated)
 
 
+def calls_of(run: Run | None) -> Calls | None:
+    """The calls that a run has open, if it is at any."""
+    state = run.state if run is not None else None
+    return state.calls if isinstance(state, (Working, Waiting, Asking)) else None
+
+
 def asks(run: Run) -> bool:
     """Whether the run waits for an answer to what a tool asked."""
-    calls = getattr(run.state, "calls", None)
+    calls = calls_of(run)
     return calls is not None and any(q.kind == "question" for q in calls.questions)

@@ -12,7 +12,7 @@ from retinue.core.events import OpenCall
 from retinue.core.kin import child_outcome
 from retinue.core.orders import Spec
 from retinue.core.roster import Fan, FanIn, Roster
-from retinue.core.state import Asking, Calls, Ended, Queued, Run, Waiting, Working
+from retinue.core.state import Ended, Queued, Run, calls_of
 from retinue.core.values import Assistant, Message, Restart
 from retinue.store.base import Row, Snapshot
 
@@ -70,10 +70,6 @@ def _hang(roster: Roster, row: Row, *, pending: bool) -> None:
     else:
         assert isinstance(row.run.state, Ended)
         fan.ended.append(child_outcome(spec, row.run, row.run.state.ending))
-
-
-def calls_of(run: Run) -> Calls | None:
-    return run.state.calls if isinstance(run.state, (Working, Waiting, Asking)) else None
 
 
 def _turn_to_be_told(row: Row) -> tuple[int, int, str]:

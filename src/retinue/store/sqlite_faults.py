@@ -67,11 +67,20 @@ def open_error(error: Exception, path: str) -> StoreError:
         return damaged(path, error)
     if isinstance(error, (apsw.BusyError, apsw.LockedError)):
         return busy(path)
-    if isinstance(error, apsw.FullError):
+    if isinstance(error, apsw.FullError) or (isinstance(error, apsw.IOError) and _is_full(path)):
         return StoreFull(f"{path} cannot be opened: there is no space left. Nothing was lost. Free some and try again.")
     return StoreError(
         f"{path} cannot be opened for writing ({error}). Nothing was changed. Check its folder and rights."
     )
+
+
+def _is_full(path: str) -> bool:
+    """Whether there is next to no space. SQLite does not always say so: its shared memory fails like a broken disk."""
+    try:
+        disk = os.statvfs(os.path.dirname(os.path.abspath(path)))
+    except OSError:
+        return False
+    return disk.f_bavail * disk.f_frsize < 1 << 16
 
 
 def moved(path: str) -> StoreError:

@@ -48,10 +48,9 @@ class Kit:
         *,
         page: int = PAGE,
         unsafe_bare: bool = False,
-        ports: tuple[int, ...] = (),
     ) -> None:
         self._store, self._folder, self._page = store, folder, page
-        self._unsafe_bare, self._ports = unsafe_bare, ports
+        self._unsafe_bare = unsafe_bare
         self._made: dict[str, Tool] = {}
         self._temporary = folder is None
         self._leaving: set[str] = set()
@@ -147,7 +146,7 @@ class Kit:
             "shell_output": lambda: shell.ShellOutputTool(self.processes),
             "shell_stop": lambda: shell.ShellStopTool(self.processes),
             "git": lambda: git.GitTool(self.processes),
-            "fetch": lambda: web.Fetch(ports=self._ports),
+            "fetch": lambda: web.Fetch(),
             "think": think.Think,
             "tasks": lambda: tasks.Tasks(self._store),
             "ask": ask.AskTool,
