@@ -29,6 +29,8 @@ from retinue.testing import Scripted, call
 from tests.core.driver import Story, hand
 from tests.core.driver import call as made
 from tests.needs import needs
+from tests.security.holes import git
+from tests.security.holes import make_repository as repository
 
 WRITE = Guard(risk="write", subject="path", guarded=True)
 SHELL = Guard(risk="execute", subject="command", guarded=True)
@@ -343,20 +345,6 @@ def test_a_lease_is_given_back_however_its_run_ends(tmp_path: Path) -> None:
 
 
 # copies of odd repositories
-
-
-def git(where: Path, *args: str) -> str:
-    who = ("-c", "user.name=a", "-c", "user.email=a@b")
-    return subprocess.run(["git", *who, "-C", str(where), *args], check=True, capture_output=True, text=True).stdout
-
-
-def repository(top: Path) -> Path:
-    top.mkdir(parents=True)
-    (top / "a.txt").write_text("one\n")
-    git(top, "init", "-q", "-b", "main")
-    git(top, "add", ".")
-    git(top, "commit", "-qm", "first")
-    return top
 
 
 def _bare(at: Path) -> Path:

@@ -114,7 +114,9 @@ class Kit:
         await self._tidy((lambda place: False) if self._temporary else self._is_used)
         if (processes := self.__dict__.get("processes")) is not None:
             await processes.close()
-        if self._temporary and "folder" in self.__dict__:
+        # What could not be put on a branch is still in its copy: it is not thrown away with the folder.
+        is_empty = "worktrees" not in self.__dict__ or not self.worktrees.runs()
+        if self._temporary and "folder" in self.__dict__ and is_empty:
             shutil.rmtree(self.folder, ignore_errors=True)
 
     @cached_property
