@@ -53,8 +53,8 @@ crash: $(READY) ## N kills of a real process, each followed by a recovery (N=100
 faults: $(READY) ## every fault of a provider, in every dialect
 	@$(PY) -m tests.models.faults_main
 
-attack: $(READY) ## the attack cases, hostile processes, escapes, and 100,000 policy trees
-	@RETINUE_TREES=100000 $(PY) -m tests.security.main
+attack: $(READY) ## the attack cases with and without root, 12,000 schedules of swaps and 100,000 policy trees each
+	@RETINUE_TREES=100000 RETINUE_SWAPS=12000 $(PY) -m tests.security.main
 
 bench: $(READY) ## the benchmarks
 	@$(PY) -m bench.main

@@ -10,13 +10,14 @@ import tempfile
 from collections.abc import Callable
 from typing import Any
 
+from bench.redaction import redaction
+from bench.store import STORE_CASES
 from bench.workload import RULES, USAGE, Bench, bare_cpu, cpu, retinue_cpu, rss, wall
 from retinue import Agent, Budget, Caller, Orders, Retinue, Rules, tool
-from retinue.core import machine
 from retinue.core.events import CancelAsked, Described, Registered, Replied, Requested
 from retinue.core.history import Conversation, view
 from retinue.core.orders import Order
-from retinue.core.roster import Roster
+from retinue.core.trees import Trees
 from retinue.core.values import Assistant, Call, Definition, ModelInfo, Reply, User
 from retinue.models.base import Request
 from retinue.testing import Scripted
@@ -49,32 +50,28 @@ def child_cpu() -> Figures:
 def step_cost() -> Figures:
     """One step with 10 and with 10,000 other runs live: the machine's cost must not know how many there are."""
 
-    def roster_with(live: int) -> Roster:
-        roster = Roster(Rules())
-        machine.apply(
-            roster,
-            "",
-            1,
-            Registered(definition=Definition(name="a", model="m", tools=("t",), reach=("t",), crew=("a",))),
-        )
-        machine.apply(roster, "", 1, Described(model=ModelInfo(name="m")))
+    def trees_with(live: int) -> Trees:
+        trees = Trees(Rules())
+        definition = Definition(name="a", model="m", tools=("t",), reach=("t",), crew=("a",))
+        trees.apply("", 1, Registered(definition=definition))
+        trees.apply("", 1, Described(model=ModelInfo(name="m")))
         for i in range(live):
-            machine.apply(roster, "", 1, Requested(id=f"run {i}", order=Order(agent="a", task="t")))
-        roster.take_changes()
-        return roster
+            trees.apply("", 1, Requested(id=f"run {i}", order=Order(agent="a", task="t")))
+        trees.take_changes()
+        return trees
 
-    def cost(roster: Roster, rounds: int = 2_000) -> float:
+    def cost(trees: Trees, rounds: int = 2_000) -> float:
         reply = Reply(message=Assistant(calls=(Call(id="c", name="t"),)), usage=USAGE, stop="calls")
         began = cpu()
         for i in range(rounds):
             id = f"probe {i}"
-            machine.apply(roster, "", 2, Requested(id=id, order=Order(agent="a", task="t")))
-            machine.apply(roster, id, 2, Replied(attempt=1, reply=reply))
-            machine.apply(roster, id, 2, CancelAsked())
-            roster.take_changes()
+            trees.apply("", 2, Requested(id=id, order=Order(agent="a", task="t")))
+            trees.apply(id, 2, Replied(attempt=1, reply=reply))
+            trees.apply(id, 2, CancelAsked())
+            trees.take_changes()
         return (cpu() - began) * 1e6 / rounds / 4
 
-    few, many = roster_with(10), roster_with(10_000)
+    few, many = trees_with(10), trees_with(10_000)
     gc.collect()
     gc.freeze()
     pairs = [(cost(few), cost(many)) for _ in range(7)]
@@ -238,15 +235,15 @@ def cancel_tree() -> Figures:
         )
         async with Retinue(path, rules=RULES) as retinue:
             run = await retinue.spawn(top, "go")
-            while len(retinue._engine.roster.runs) < 991:
+            while len(list(retinue._engine.trees.live())) < 991:
                 await asyncio.sleep(0.02)
-            live = len(retinue._engine.roster.runs)
+            live = len(list(retinue._engine.trees.live()))
             began = wall()
             state = await retinue.cancel(run)
             seconds = wall() - began
             assert state == "cancelled"
             await asyncio.sleep(0)
-            return seconds, live, len(retinue._engine.roster.runs) + len(retinue._engine.performer.tasks())
+            return seconds, live, len(list(retinue._engine.trees.live())) + len(retinue._engine.performer.tasks())
 
     with tempfile.TemporaryDirectory() as folder:
         seconds, live, left = asyncio.run(measure(os.path.join(folder, "log.db")))
@@ -345,5 +342,7 @@ CASES: dict[str, Callable[[], Figures]] = {
         cancel_tree,
         restart,
         budget_cap,
+        redaction,
+        *STORE_CASES,
     )
 }

@@ -12,8 +12,8 @@ from common import FINAL, PARENT_SYSTEM, SYSTEM, Ctx  # type: ignore[import-not-
 
 from retinue import Agent, Caller, Orders, Retinue, Rules, tool
 from retinue.core.orders import Order, Spec
-from retinue.core.roster import Changes
 from retinue.core.state import Ended, Run
+from retinue.core.tree import Changes
 from retinue.core.values import Assistant, Call, Ending, ModelInfo, Result, User
 from retinue.models.base import Request
 from retinue.models.codec import Options

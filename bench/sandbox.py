@@ -19,7 +19,6 @@ from retinue.core.state import Queued, Run
 from retinue.sandbox.bare import Unsandboxed
 from retinue.sandbox.base import Command, Sandbox
 from retinue.sandbox.bwrap import find_sandbox
-from retinue.sandbox.shield import clear_places
 from retinue.tools.base import Caller
 from retinue.tools.builtin.processes import Processes
 from retinue.tools.builtin.shell import ShellTool
@@ -68,7 +67,6 @@ async def main(rounds: int) -> None:
             for name, value in found.items() if i >= 2 else ():
                 times[name].append(value)
         await processes.close()
-        clear_places()
     medians = {name: round(statistics.median(values), 2) for name, values in times.items()}
     least = {name: round(min(values), 2) for name, values in times.items()}
     overhead = round(medians["sandboxed"] - medians["process"], 2)

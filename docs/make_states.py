@@ -7,14 +7,17 @@ import sys
 from pathlib import Path
 from typing import get_args
 
-from retinue.core import machine
-from retinue.core.effects import Purpose
+from retinue.core.effects import AskSlot, FreeSlot, Purpose
 from retinue.core.events import (
+    Aborted,
     Admitted,
+    Afforded,
     Answered,
+    AnyEvent,
     Asked,
     CancelAsked,
     ChildEnded,
+    Cleared,
     Composed,
     Decided,
     Described,
@@ -24,6 +27,7 @@ from retinue.core.events import (
     Narrowed,
     Ordered,
     Posted,
+    Prolonged,
     Recovered,
     Registered,
     Replied,
@@ -35,9 +39,22 @@ from retinue.core.events import (
 )
 from retinue.core.orders import Lane, Order, Orders
 from retinue.core.permits import question_id
-from retinue.core.roster import Roster
 from retinue.core.state import Ended
-from retinue.core.values import Assistant, Call, Capabilities, Definition, Grant, Mail, ModelInfo, Reply, Rules, Usage
+from retinue.core.tree import Changes
+from retinue.core.trees import Trees
+from retinue.core.values import (
+    Assistant,
+    Budget,
+    Call,
+    Capabilities,
+    Definition,
+    Grant,
+    Mail,
+    ModelInfo,
+    Reply,
+    Rules,
+    Usage,
+)
 
 RUN = "run"
 TEXT = Reply(message=Assistant(text="done"), usage=Usage(input=5, output=5))
@@ -48,8 +65,10 @@ SPAWN = Orders(spawns=(Order(agent="a", task="child", max_turns=9),))
 EVENTS: tuple[RunEvent, ...] = (
     Enlisted(),
     Admitted(),
+    Afforded(),
     Replied(attempt=1, reply=TEXT),
     ModelFailed(attempt=1, kind="network", message="lost", retry=True),
+    Aborted(attempt=1),
     ToolReturned(**WHERE, text="result"),
     Ordered(**WHERE, orders=SPAWN),
     Submitted(**WHERE, text="result"),
@@ -62,23 +81,35 @@ EVENTS: tuple[RunEvent, ...] = (
     Posted(mail=Mail(seq=0, text="hello")),
     CancelAsked(),
     Narrowed(access=Capabilities(deny=("t",))),
+    Prolonged(deadline=1, until=2),
     Woke(),
     Recovered(epoch=2, turn=1, attempt=1),
+    Cleared(),
 )
 
 
-def story(*events: RunEvent, **order: object) -> Roster:
-    """A roster with one run, after these events."""
-    roster = Roster(Rules())
+def story(*events: RunEvent, **order: object) -> Trees:
+    """One run, or another before it that holds what it needs, after these events."""
+    trees = Trees(Rules())
     definition = Definition(name="a", model="m", tools=("t",), reach=("t",), crew=("a",))
-    machine.apply(roster, "", 1, Registered(definition=definition))
-    machine.apply(roster, "", 1, Described(model=ModelInfo(name="m")))
+    take(trees, "", 1, Registered(definition=definition))
+    take(trees, "", 1, Described(model=ModelInfo(name="m")))
     if order.get("lanes"):
-        machine.apply(roster, "", 1, Requested(id="first", order=Order(agent="a", task="t", **order)))  # type: ignore[arg-type]
-    machine.apply(roster, "", 1, Requested(id=RUN, order=Order(agent="a", task="t", **order)))  # type: ignore[arg-type]
+        take(trees, "", 1, Requested(id="first", order=Order(agent="a", task="t", **order)))  # type: ignore[arg-type]
+    take(trees, "", 1, Requested(id=RUN, order=Order(agent="a", task="t", **order)))  # type: ignore[arg-type]
     for event in events:
-        machine.apply(roster, RUN, 1, event)
-    return roster
+        take(trees, RUN, 1, event)
+    return trees
+
+
+def take(trees: Trees, run: str, at: int, event: AnyEvent) -> Changes:
+    """One event, and the slots that it asks for."""
+    trees.apply(run, at, event)
+    changes = trees.take_changes()
+    for effect in changes.effects:
+        if isinstance(effect, AskSlot | FreeSlot) and (granted := trees.seat(effect)) is not None:
+            changes.runs.update(take(trees, granted[0], at, Admitted(ticket=granted[1])).runs)
+    return changes
 
 
 def calling() -> Replied:
@@ -86,35 +117,47 @@ def calling() -> Replied:
     return Replied(attempt=1, reply=Reply(message=said, usage=Usage(input=5, output=5), stop="calls"))
 
 
-def stories() -> dict[str, Roster]:
+def stories() -> dict[str, Trees]:
     spawned = Ordered(**WHERE, orders=SPAWN)
     return {
         "Queued": story(lanes=(Lane(name="one", size=1),)),
         "Thinking": story(),
+        "Short": short(),
+        "Short (asks a person)": story(budget=Budget(turns=1, on_limit="ask")),
         "Working": story(calling()),
         "Waiting (for children)": story(calling(), spawned),
         "Waiting (for mail)": story(Replied(attempt=1, reply=TEXT), host=True),
         "Asking": story(calling(), Asked(**WHERE, question="?")),
         "Asking (for a permission)": story(calling(), questions="ask", access=Capabilities(rules=("ask: t",))),
-        "Ended": story(CancelAsked()),
+        "Stopping": story(CancelAsked()),
+        "Ended": story(Replied(attempt=1, reply=TEXT)),
     }
 
 
-def lead(roster: Roster, event: RunEvent) -> str:
+def short() -> Trees:
+    """Two children of one root, of which the first holds all that is left; the second one is looked at."""
+    trees = story(calling(), budget=Budget(tokens=12_000))
+    orders = Orders(spawns=(Order(agent="a", task="one"), Order(agent="a", task="two")))
+    take(trees, RUN, 1, Ordered(**WHERE, orders=orders))
+    return trees
+
+
+def lead(trees: Trees, event: RunEvent) -> str:
     """Where the event leads, or "-" when it is refused."""
-    roster = copy.deepcopy(roster)
-    roster.take_changes()
-    if isinstance(event, ChildEnded) and roster.children.get(RUN):
-        (child,) = roster.children[RUN]
-        machine.apply(roster, child, 2, Replied(attempt=1, reply=TEXT))
-        return _where(roster)
-    machine.apply(roster, RUN, 2, event)
-    entry = next(e for e in roster.changes.entries if e.event is event)
-    return "-" if entry.stale else _where(roster)
+    trees = copy.deepcopy(trees)
+    tree = trees.of(RUN)
+    children = list(tree.children.get(RUN, ())) if tree is not None else []
+    run = children[-1] if len(children) > 1 else RUN
+    is_about_another = isinstance(event, Afforded) and run is not RUN
+    if is_about_another or (isinstance(event, ChildEnded) and len(children) == 1):
+        return _where(trees, run, take(trees, children[0], 2, Replied(attempt=1, reply=TEXT)))
+    changes = take(trees, run, 2, event)
+    entry = next(e for e in changes.entries if e.event is event)
+    return "-" if entry.stale else _where(trees, run, changes)
 
 
-def _where(roster: Roster) -> str:
-    run = roster.runs.get(RUN) or roster.changes.runs.get(RUN)
+def _where(trees: Trees, id: str, changes: Changes) -> str:
+    run = trees.run(id) or changes.runs.get(id)
     assert run is not None
     state = run.state
     return f"Ended: {state.ending.state}" if isinstance(state, Ended) else type(state).__name__
@@ -126,14 +169,14 @@ def page() -> str:
         "",
         "Made by `python docs/make_states.py`, which asks the machine; a test fails when this page is old.",
         "A dash means that the event is refused (`InvalidTransition`), recorded as stale, and changes nothing.",
-        "`Stopping` is not in the table: a run is in it only while its children end, within one transaction.",
+        "A run is `Stopping` until its children have ended, and until it is heard what its stopped call has cost.",
         "",
         "| event | " + " | ".join(stories()) + " |",
         "|---|" + "---|" * len(stories()),
     ]
     told = stories()
     for event in EVENTS:
-        row = [lead(roster, event) for roster in told.values()]
+        row = [lead(trees, event) for trees in told.values()]
         lines.append(f"| {type(event).__name__} | " + " | ".join(row) + " |")
     lines += ["", f"A model is called for one of these purposes: {', '.join(get_args(Purpose))}.", ""]
     return "\n".join(lines)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from retinue.api import Retinue, run_sync
+    from retinue.budgets import Spending, Spent
     from retinue.channels.base import Channel
     from retinue.core.effects import ChildOutcome
     from retinue.core.orders import Context, Lane, Order, Orders, Retry, Send, Wait
@@ -20,8 +21,10 @@ if TYPE_CHECKING:
         Call,
         Capabilities,
         Delivery,
+        Helpers,
         Image,
         Limits,
+        Lost,
         ModelInfo,
         Origin,
         Reply,
@@ -34,6 +37,7 @@ if TYPE_CHECKING:
     from retinue.definitions import Agent
     from retinue.errors import (
         ConfigError,
+        Defect,
         InvalidTransition,
         ModelError,
         ModelRejected,
@@ -49,8 +53,10 @@ if TYPE_CHECKING:
         StoreLocked,
         StoreTooNew,
     )
+    from retinue.housekeeping import Retention
     from retinue.models.base import Model, Request
     from retinue.outcomes import ChildEnd, Node, Outcome
+    from retinue.pricing import CacheUse, PriceTag
     from retinue.runtime.bus import Delta, Step
     from retinue.store.base import Store
     from retinue.tools.base import Answer, Ask, Caller, Submission, Tool
@@ -68,6 +74,7 @@ _HOMES = {
         "Request",
     ),
     "retinue.api": ("Retinue", "run_sync"),
+    "retinue.budgets": ("Spending", "Spent"),
     "retinue.core.effects": ("ChildOutcome",),
     "retinue.core.orders": (
         "Context",
@@ -85,8 +92,10 @@ _HOMES = {
         "Call",
         "Capabilities",
         "Delivery",
+        "Helpers",
         "Image",
         "Limits",
+        "Lost",
         "ModelInfo",
         "Origin",
         "Reply",
@@ -99,6 +108,7 @@ _HOMES = {
     "retinue.definitions": ("Agent",),
     "retinue.errors": (
         "ConfigError",
+        "Defect",
         "InvalidTransition",
         "ModelError",
         "ModelRejected",
@@ -114,7 +124,9 @@ _HOMES = {
         "StoreLocked",
         "StoreTooNew",
     ),
+    "retinue.housekeeping": ("Retention",),
     "retinue.outcomes": ("ChildEnd", "Node", "Outcome"),
+    "retinue.pricing": ("CacheUse", "PriceTag"),
     "retinue.runtime.bus": ("Delta", "Step"),
     "retinue.tools.base": (
         "Answer",
@@ -136,6 +148,7 @@ __all__ = [
     "Ask",
     "Assistant",
     "Budget",
+    "CacheUse",
     "Call",
     "Caller",
     "Capabilities",
@@ -144,13 +157,16 @@ __all__ = [
     "ChildOutcome",
     "ConfigError",
     "Context",
+    "Defect",
     "Delivery",
     "Delta",
     "Family",
+    "Helpers",
     "Image",
     "InvalidTransition",
     "Lane",
     "Limits",
+    "Lost",
     "Model",
     "ModelError",
     "ModelInfo",
@@ -162,10 +178,12 @@ __all__ = [
     "Orders",
     "Origin",
     "Outcome",
+    "PriceTag",
     "Refused",
     "Reply",
     "Request",
     "Result",
+    "Retention",
     "Retinue",
     "RetinueError",
     "Retry",
@@ -173,6 +191,8 @@ __all__ = [
     "RunFailed",
     "SandboxMissing",
     "Send",
+    "Spending",
+    "Spent",
     "Step",
     "Store",
     "StoreCorrupt",

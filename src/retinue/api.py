@@ -3,43 +3,37 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
 
 from retinue import asked
+from retinue.budgets import Budgets
 from retinue.channels.base import Channel
-from retinue.config import environment_secrets
-from retinue.core import machine, policy
-from retinue.core.events import (
-    AnyEvent,
-    CancelAsked,
-    Dropped,
-    Forgotten,
-    Narrowed,
-    Posted,
-    Requested,
-    Requeued,
-)
+from retinue.config import environment_secrets, own_places
+from retinue.core.events import CancelAsked, Narrowed, Posted, Requested, Woke
 from retinue.core.history import complete_turns
-from retinue.core.orders import Base
+from retinue.core.orders import Base, Order
 from retinue.core.secrets import Redactor
 from retinue.core.spawn import cannot_write, fork_point
 from retinue.core.state import Ended
 from retinue.core.text import run_id
-from retinue.core.values import Capabilities, Delivery, Guard, Mail, Message, Rules, checked
+from retinue.core.values import Capabilities, Mail, Message, Rules, Who, checked
 from retinue.crew import Crew
 from retinue.definitions import Agent
 from retinue.errors import ConfigError, NotFound, Refused, RetinueError
+from retinue.housekeeping import Retention
 from retinue.models.base import Model, Models
 from retinue.outcomes import Node, Outcome, build_outcome, state_word
+from retinue.pricing import PriceTag, Pricing
 from retinue.runtime.bus import Delta, Step
 from retinue.runtime.clock import Clock, SystemClock
 from retinue.runtime.engine import Engine
+from retinue.runtime.redact import learn_from
+from retinue.sandbox.holding import real_paths
 from retinue.store.base import Row, Store, Summary
 from retinue.store.memory import MemoryStore
 from retinue.store.sqlite import SqliteStore
@@ -48,13 +42,14 @@ from retinue.tools.builtin.kit import Kit
 from retinue.tools.toolbox import Toolbox
 
 
-class Retinue:
+class Retinue(Budgets):
     """A runtime on one store. Use it as an async context manager.
 
     `store` is a path (SQLite), None (memory), or a `Store`. Agents named in `agents` are known from the start, so that
     open runs of an earlier process go on at once; those of other agents wait until their agent is used. `workspace` is
     the directory in which runs work that name none; where there is no sandbox, `unsafe_bare` runs commands without.
-    `secrets` are values, by name, that are never written down, beside those that the environment holds.
+    `secrets` are values, by name, that are never written down (or the `Redactor` that knows them), beside those that
+    the environment, the models, the channels and the tools hold. `retention`: what is kept of trees that have ended.
     """
 
     def __init__(
@@ -68,27 +63,30 @@ class Retinue:
         clock: Clock | None = None,
         workspace: str | Path | None = None,
         unsafe_bare: bool = False,
-        secrets: Mapping[str, str] | None = None,
+        secrets: Mapping[str, str] | Redactor | None = None,
+        retention: Retention | None = None,
     ) -> None:
-        self._clock = clock or SystemClock()
+        clock = clock or SystemClock()
         try:
-            rules = checked(rules or Rules())
+            rules, retention = checked(rules or Rules()), checked(retention or Retention())
         except (TypeError, ValueError) as error:
             raise ConfigError(f"the rules are wrong: {error}") from None
         if not rules.salt:
-            rules = msgspec.structs.replace(rules, salt=self._clock.chance())
-        self._store = _open(store)
-        folder = Path(f"{self._store.path}.tools") if isinstance(self._store, SqliteStore) else None
+            rules = msgspec.structs.replace(rules, salt=clock.chance())
+        opened = _open(store)
+        folder = Path(f"{opened.path}.tools") if isinstance(opened, SqliteStore) else None
         page = max(64, min(PAGE, rules.text_cap - 200))
-        self._kit = Kit(self._store, folder, page=page, unsafe_bare=unsafe_bare)
-        toolbox, known_models = Toolbox(self._kit), dict[str, Model]()
+        private = own_places(opened.path if isinstance(opened, SqliteStore) else "")
+        kit = Kit(opened, folder, page=page, unsafe_bare=unsafe_bare, private=private)
+        toolbox, known_models = Toolbox(kit), dict[str, Model]()
         self._asked: dict[str, asyncio.Future[str]] = {}
         home = os.path.realpath(workspace or os.getcwd())
-        hidden = Redactor({**environment_secrets(), **(secrets or {})})
-        self._engine = Engine(
-            self._store, self._clock, toolbox, known_models, channels or {}, rules, home, hidden if hidden else None
-        )
-        self._crew = Crew(self._engine, toolbox, self._kit, known_models, models, home)
+        redactor = secrets if isinstance(secrets, Redactor) else Redactor(secrets or {})
+        learn_from(redactor, environment_secrets(), *(channels or {}).values())
+        ports = (opened, clock, toolbox, known_models, channels or {})
+        super().__init__(Engine(*ports, rules, home, redactor, private), kit, retention)
+        self._crew = Crew(self._engine, toolbox, kit, known_models, models, home)
+        self._pricing = Pricing(self._engine.trees.shared)
         self._first = tuple(agents)
 
     async def __aenter__(self) -> Retinue:
@@ -98,14 +96,16 @@ class Retinue:
                 self._crew.know_model(name)
             for agent in self._first:
                 self._crew.register(agent)
-            await self._kit.sweep(set(self._engine.roster.runs), self._engine.is_used)
-            await self._engine.take_up()
+            await self._kit.sweep({spec.id for spec, _ in self._engine.trees.live()}, self._engine.is_used)
+            await self._engine.found.take_up()
+            self._begin_keeping()
         except BaseException:
             await self._engine.stop()
             raise
         return self
 
     async def __aexit__(self, *exc: object) -> None:
+        await self._end_keeping()
         await self._engine.stop()
         await self._kit.close()
         if self._crew.catalog is not None:
@@ -121,12 +121,13 @@ class Retinue:
         """Start a run and return its id once it is recorded. The same `key` starts the same run only once."""
         await self._known(agent)
         order = self._crew.order(agent, task, options)
+        id = run_id(0, "key", key) if key else run_id(self._clock.now(), self._clock.chance())
+        event = Requested(id=id, order=order, tag=self._pricing.tag(order, self._clock.now()))
         if not key:
-            return await self._request(Requested(id=run_id(self._clock.now(), self._clock.chance()), order=order))
-        id = run_id(0, "key", key)
+            return await self._request(event)
         asked = self._asked.get(id)
         if asked is None:
-            asked = self._asked[id] = asyncio.ensure_future(self._request_once(Requested(id=id, order=order)))
+            asked = self._asked[id] = asyncio.ensure_future(self._request_once(event))
             asked.add_done_callback(lambda _: self._asked.pop(id))
         return await asyncio.shield(asked)
 
@@ -136,17 +137,37 @@ class Retinue:
         """Start a run that shares the conversation of `run` up to its last complete turn, or up to the last one within
         its first `at` messages; nothing is copied."""
         row = await self._row(run)
+        order, base = await self._fork_of(row, task, agent, at, options)
+        now, held = self._clock.now(), _held(row, options)
+        fields: dict[str, Any] = {"context": row.run.context + row.run.fresh, "capabilities": held}
+        tag = self._pricing.tag(order, now, row, base)
+        id = run_id(now, self._clock.chance())
+        return await self._request(Requested(id=id, order=order, base=base, tag=tag, **fields))
+
+    async def _fork_of(
+        self, row: Row, task: str, agent: Agent | None, at: int | None, options: dict[str, Any]
+    ) -> tuple[Order, Base]:
         agent = agent or self._crew.find(row.spec.order.agent)
         await self._known(agent)
         length = fork_point(row.run)
         if at is not None and at < length:
             length = complete_turns(await self._store.messages(row.spec.conversation, 0, max(0, at)))
         base = Base(conversation=row.spec.conversation, length=length, start=min(length, row.run.start))
-        id = run_id(self._clock.now(), self._clock.chance())
-        order = self._crew.order(agent, task, options)
-        held = _held(row, options)
-        context = row.run.context + row.run.fresh
-        return await self._request(Requested(id=id, order=order, capabilities=held, base=base, context=context))
+        return self._crew.order(agent, task, options), base
+
+    async def price_tag(
+        self, agent: Agent | None = None, task: str = "", *, n: int = 1, fork: str = "", **options: Any
+    ) -> PriceTag:
+        """What the first prompts of `n` runs would cost, with the provider's cache and without it; nothing is started.
+        With `fork` they go on from the conversation of that run, as its own agent unless another is given."""
+        if fork:
+            row = await self._row(fork)
+            order, base = await self._fork_of(row, task, agent, None, options)
+            return self._pricing.tags(order, self._clock.now(), n, row, base)
+        if agent is None:
+            raise ConfigError("a price tag needs an agent, or a run to fork")
+        await self._known(agent)
+        return self._pricing.tags(self._crew.order(agent, task, options), self._clock.now(), n)
 
     async def resume(self, run: str, task: str = "Go on.", **options: Any) -> str:
         """Go on in the conversation of a run that has ended: a new run, the same messages."""
@@ -158,16 +179,17 @@ class Retinue:
         base = Base(conversation=row.spec.conversation, length=row.run.length, start=row.run.start)
         if await self._store.messages(base.conversation, base.length, base.length + 1):
             raise Refused("conversation", f"run {run} has been resumed before; resume the last run, or fork this one")
-        id = run_id(self._clock.now(), self._clock.chance())
+        id, order = run_id(self._clock.now(), self._clock.chance()), self._crew.order(agent, task, options)
         return await self._request(
             Requested(
                 id=id,
-                order=self._crew.order(agent, task, options),
+                order=order,
                 capabilities=_held(row, options),
                 base=base,
                 conversation=row.spec.conversation,
                 resumes=run,
                 context=row.run.context + row.run.fresh,
+                tag=self._pricing.tag(order, self._clock.now(), row, base),
             )
         )
 
@@ -181,9 +203,9 @@ class Retinue:
         return event.id
 
     async def _request(self, event: Requested) -> str:
-        machine.refuse_request(self._engine.roster, event)
+        self._engine.trees.refuse_request(event)
         why = await self._engine.record("", event)
-        if why and event.id not in self._engine.roster.specs and await self._store.row(event.id) is None:
+        if why and self._engine.trees.spec(event.id) is None and await self._store.row(event.id) is None:
             raise Refused("request", why)
         return event.id
 
@@ -194,57 +216,70 @@ class Retinue:
         for agent in agents:
             self._crew.register(agent)
 
+    @property
+    def redactor(self) -> Redactor:
+        """What keeps secrets out of everything that is written; `redactor.learn` adds to them."""
+        return self._engine.redactor
+
     async def _known(self, agent: Agent) -> None:
         if agent not in self._crew:
             self._crew.register(agent)
-            await self._engine.take_up()
+            await self._engine.found.take_up()
 
     # talking to runs
 
     async def send(self, run: str, text: str, *, steer: bool = False) -> None:
         """Put a message into a run's mailbox. It is read at the next turn; `steer` breaks the current one off."""
-        why = cannot_write(self._engine.roster, "", run)
+        self._engine.check(run)
+        tree = self._engine.trees.of(run)
+        why = f"{run!r} is not a live run that you may write to" if tree is None else cannot_write(tree, "", run)
         if why is not None:
             await self._row(run)
             raise Refused("mail", why)
         await self._tell(run, Posted(mail=Mail(seq=0, text=text, steer=steer)))
 
-    async def cancel(self, run: str, reason: str = "") -> str:
-        """End a run and everything below it; returns the state it really ended in, which may be another."""
-        if run in self._engine.roster.runs:
-            await self._engine.record(run, CancelAsked(reason=reason))
+    async def cancel(self, run: str, reason: str = "", *, by: Who = "user") -> str:
+        """End a run and everything below it, also when it has ended itself; returns the state it really ended in."""
+        while open_ := self._engine.trees.first_open(run):
+            await asyncio.gather(*(self._engine.record(id, CancelAsked(reason=reason, who=by)) for id in open_))
+            for id in open_:
+                await self._ended_state(id)
         return await self._ended_state(run)
 
-    async def answer(self, run: str, text: str) -> None:
-        """Answer the oldest open question of a run."""
-        await self._tell(run, asked.oldest_answer(self._engine.roster, run, text))
+    async def retry(self, root: str = "") -> None:
+        """Runs that wait for their provider try at once, all or those of a tree: a key was brought, or money."""
+        self._crew.learn_keys()
+        for run in self._engine.waiting_for_provider(root):
+            await self._engine.record(run, Woke(early=True))
+
+    async def answer(self, question: str, text: str) -> None:
+        """Answer an open question by its id, or by its run as long as that asks nothing else."""
+        await self._tell(*asked.answer_to(self._engine.trees, question, text))
 
     async def questions(self, root: str = "") -> Sequence[asked.OpenQuestion]:
-        """What waits for a person, in all runs or in one tree: questions, and calls that need a permission."""
-        return await asked.open_questions(self._engine.roster, self._store.messages, root)
+        """What waits for a person, in all runs or in one tree: questions, calls that need a permission, and limits."""
+        look = (root, self._crew.preview, self._clock.now())
+        return await asked.open_questions(self._engine.trees, self._store.messages, *look)
 
     async def decide(self, question: str, allow: bool, *, by: str = "", reason: str = "", always: bool = False) -> None:
-        """Permit a call, or do not. The first decision counts; a later one is `Refused`. With `always`, the same call
-        is permitted in this tree from now on."""
-        q = await asked.find_question(self._engine.roster, self._store.messages, question)
+        """Permit a call, or do not; raise a limit by what is suggested, or let the work land. The first decision
+        counts; a later one is `Refused`. With `always`, the same call is permitted in this tree from now on."""
+        q = await asked.find_question(self._engine.trees, self._store.messages, question)
         await self._tell(q.run, asked.decision(q, allow, by, reason, always))
 
     async def explain(self, run: str, tool: str, args: str = "{}") -> str:
         """Whether a live run may call a tool, and which rule says so."""
-        roster = self._engine.roster
-        if run not in roster.specs:
+        tree = self._engine.trees.of(run)
+        if tree is None:
             raise NotFound(f"no live run {run!r}")
-        definition = roster.definitions[roster.specs[run].order.agent]
-        guard = definition.guards.get(tool, Guard())
-        now, mode, cwds = self._clock.now(), roster.rules.mode, roster.cwds(run)
-        return policy.explain(roster.ancestry(run), tool, now, guard, args, mode, cwds)
+        return tree.explain(run, tool, args, self._clock.now())
 
     async def narrow(self, run: str, access: Capabilities) -> None:
         """Take capabilities away from a live run and everything below it."""
-        if run not in self._engine.roster.runs:
+        if self._engine.trees.run(run) is None:
             raise NotFound(f"no live run {run!r}")
         try:
-            event = Narrowed(access=checked(access))
+            event = Narrowed(access=real_paths(checked(access)))
         except (TypeError, ValueError) as error:
             raise ConfigError(f"the capabilities are wrong: {error}") from None
         await self._tell(run, event)
@@ -322,72 +357,29 @@ class Retinue:
         """Bytes of something that was too long to be shown whole."""
         return await self._store.get_artifact(sha256, offset, limit)
 
-    # keeping house
-
-    async def forget(self, root: str) -> None:
-        """Delete an ended root run, its conversation and everything below it."""
-        row = await self._row(root)
-        if row.spec.parent:
-            raise Refused("root", f"{root} is not a root; forget {row.spec.root} instead")
-        if any(s.root == root for s in self._engine.roster.specs.values()):
-            raise Refused("open", f"{root} has open runs; cancel it first")
-        await self._tell("", Forgotten(root=root))
-
-    async def deliveries(self, states: Iterable[str] = ()) -> Sequence[Delivery]:
-        """Announcements and where they are; `dead` ones can be sent again."""
-        return await self._store.deliveries(states)
-
-    async def redeliver(self, key: str) -> None:
-        """Send a dead announcement again."""
-        await self._tell("", Requeued(key=key))
-
-    async def drop_delivery(self, key: str) -> None:
-        """Give up on an announcement."""
-        await self._tell("", Dropped(key=key))
-
-    async def drain(self, timeout_seconds: float = 30.0) -> bool:
-        """Wait until every announcement has arrived or is given up; False when the time was not enough."""
-        with contextlib.suppress(TimeoutError), self._engine.bus.watch() as watcher:
-            async with asyncio.timeout(timeout_seconds):
-                while await self._store.deliveries(("pending", "sent")):
-                    await watcher.queue.get()
-        return not await self._store.deliveries(("pending", "sent"))
-
-    async def backup(self, path: str | Path) -> None:
-        """A consistent copy of the store, made while it is in use."""
-        await self._store.backup(str(path))
-
-    async def verify(self) -> Sequence[str]:
-        """What is wrong with the store; nothing, one hopes."""
-        return await self._store.verify()
-
     @property
     def is_busy(self) -> bool:
         """Whether a run can go on here, or an announcement is on its way."""
-        roster = self._engine.roster
-        on_the_way = any(d.state in ("pending", "sent") for d in roster.deliveries.values())
-        return on_the_way or bool(roster.runs.keys() - set(self.dormant))
+        trees, dormant = self._engine.trees, set(self.dormant)
+        return any(
+            any(d.state in ("pending", "sent") for d in tree.deliveries.values()) or tree.runs.keys() - dormant
+            for tree in trees.by_root.values()
+        )
 
     @property
     def dormant(self) -> tuple[str, ...]:
         """Open runs of an earlier process whose agent this program has not named yet."""
-        return self._engine.dormant
+        return self._engine.found.dormant
 
     @property
     def trouble(self) -> str:
         """Why nothing moves, when nothing moves: a full disk, a lost store."""
         return self._engine.trouble
 
-    async def _tell(self, run: str, event: AnyEvent) -> None:
-        """Record an event; what the machine refuses, because the run has moved on, is refused here."""
-        why = await self._engine.record(run, event)
-        if why:
-            raise Refused("state", why)
-
     async def _has_ended(self, id: str) -> bool:
         """Whether the end of a run is on record. (In memory it may have ended a moment before.)"""
         row = await self._store.row(id)
-        if row is None and id not in self._engine.roster.runs:
+        if row is None and self._engine.trees.run(id) is None:
             raise NotFound(f"no run {id!r}")
         return row is not None and isinstance(row.run.state, Ended)
 
@@ -395,15 +387,6 @@ class Retinue:
         if not await self._has_ended(id):
             await self._engine.ended(id)
         return state_word((await self._row(id)).run)
-
-    async def _row(self, id: str) -> Row:
-        roster = self._engine.roster
-        if id in roster.runs and id in roster.specs:
-            return Row(roster.specs[id], roster.runs[id])
-        row = await self._store.row(id)
-        if row is None:
-            raise NotFound(f"no run {id!r}")
-        return row
 
     async def _outcome_of(self, id: str) -> Outcome:
         outcome = (await self.wait(id))[id]
@@ -415,7 +398,7 @@ class Retinue:
         if row is None or not isinstance(row.run.state, Ended):
             return None
         account = await self._store.account(id)
-        model = self._engine.roster.models.get(row.spec.model)
+        model = self._engine.trees.shared.models.get(row.spec.model)
         agent = self._crew.agents.get(row.spec.order.agent)
         return build_outcome(row, account, await self._store.children(id), agent, model)
 

@@ -16,6 +16,8 @@ from retinue.definitions import Agent, define
 from retinue.errors import ConfigError, NotFound, Refused
 from retinue.models.base import Model, Models
 from retinue.runtime.engine import Engine
+from retinue.runtime.redact import learn_from
+from retinue.sandbox.holding import real_paths
 from retinue.tools.base import Tool
 from retinue.tools.builtin.kit import Kit
 from retinue.tools.toolbox import Toolbox
@@ -37,6 +39,8 @@ class Crew:
         self._engine, self._toolbox, self._kit, self._home = engine, toolbox, kit, home
         self.models, self.catalog = models, catalog
         self.agents: dict[str, Agent] = {}
+        self.preview = toolbox.preview
+        self.learn_keys()
 
     def __contains__(self, agent: Agent) -> bool:
         return self.agents.get(agent.name) is agent
@@ -57,6 +61,7 @@ class Crew:
         for member in crew:
             boxes.add(member.name, tools[member.name])
         self.models.update(models)
+        learn_from(self._engine.redactor, *models.values(), *(t for own in tools.values() for t in own))
         for member in crew:
             self._toolbox.add(member.name, tools[member.name], member.order_defaults)
             self.agents[member.name] = member
@@ -64,13 +69,19 @@ class Crew:
                 self.know_model(member.model)
             self._engine.register(define(member, tools), member.model_info)
 
+    def learn_keys(self) -> None:
+        """The catalog's, which may have been given others meanwhile, are never written down."""
+        learn_from(self._engine.redactor, self.catalog)
+
     def know_model(self, name: str) -> None:
         """A model that is given by its name alone is looked up in the catalog."""
         catalog = self.catalog
         is_named = ":" in name or "/" in name or (catalog is not None and catalog.knows(name))
         if name not in self.models and is_named:
             self.catalog = catalog = catalog or environment_catalog()
+            self.learn_keys()
             self.models[name] = model = catalog.find(name)
+            learn_from(self._engine.redactor, model)
             self._engine.describe(replace(model.info, name=name, resolved=catalog.resolve(name)))
 
     def _equip(self, agent: Agent) -> Sequence[Tool]:
@@ -80,6 +91,7 @@ class Crew:
         return (*own, self._kit.tool("artifact"))
 
     def order(self, agent: Agent, task: str, options: dict[str, Any]) -> Order:
+        self.learn_keys()
         options = agent.order_options(options)
         self.know_model(options.get("model", ""))
         options["cwd"] = os.path.realpath(os.path.join(self._home, options.get("cwd", "")))
@@ -88,7 +100,7 @@ class Crew:
         try:
             order = checked(Order(agent=agent.name, task=task, **options))
             check_rules(order.access)
-            return order
+            return replace(order, access=real_paths(order.access))
         except Refused as error:
             raise ConfigError(f"an option of the run is wrong: {error}") from None
         except TypeError as error:

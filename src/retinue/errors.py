@@ -2,6 +2,7 @@
 
 RetinueError
   ConfigError          the caller's settings or definitions are wrong
+    NoKey              a provider has no key, or no address
   NotFound             no such run, agent, artifact or delivery
   Refused              a limit said no (`limit` names it); nothing was done
   InvalidTransition    an event that the run's state does not take; the engine records it as stale
@@ -15,9 +16,13 @@ RetinueError
     StoreTooNew        written by a newer version
     StoreFull          no space, or the file may not be written; the batch is kept and tried again
   SandboxMissing       execution was asked for and nothing can contain it
+  Defect               a mistake of Retinue's own; the tree that met it is set aside, all others go on
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
 
 
 class RetinueError(Exception):
@@ -26,6 +31,14 @@ class RetinueError(Exception):
 
 class ConfigError(RetinueError):
     """A setting or a definition is wrong; the message says which and what to write instead."""
+
+
+class NoKey(ConfigError):
+    """A provider cannot be asked: `problem` says what it lacks, `fix` what to set."""
+
+    def __init__(self, problem: str, fix: str = "") -> None:
+        super().__init__(f"{problem}: {fix}" if fix else problem)
+        self.problem, self.fix = problem, fix
 
 
 class NotFound(RetinueError):
@@ -45,19 +58,34 @@ class InvalidTransition(RetinueError):
 
 
 class ModelError(RetinueError):
-    """A model call failed. `kind` is one of the error kinds in `core.values`."""
+    """A model call failed. `kind` is one of the error kinds in `core.values`.
 
-    def __init__(self, message: str, kind: str = "server_error") -> None:
+    `sent` is False when nothing ever left. `usage` (a `core.values.Usage`) is what the failed call has cost all the
+    same, as far as it is known: nothing when it was not sent or was refused, an estimate when its answer broke off.
+    None is for nobody knows.
+    """
+
+    def __init__(self, message: str, kind: str = "server_error", *, usage: Any = None, sent: bool = True) -> None:
         super().__init__(message)
-        self.kind = kind
+        self.kind, self.usage, self.sent = kind, usage, sent
 
 
 class ModelUnavailable(ModelError):
-    """Overload, rate limit, network: the same call may succeed later."""
+    """Overload, rate limit, network: the same call may succeed later. `hearers` are called, by run, when it may: they
+    were told what another call had met."""
 
-    def __init__(self, message: str, kind: str = "server_error", after_seconds: float = 0.0) -> None:
-        super().__init__(message, kind)
+    def __init__(
+        self,
+        message: str,
+        kind: str = "server_error",
+        after_seconds: float = 0.0,
+        *,
+        usage: Any = None,
+        sent: bool = True,
+    ) -> None:
+        super().__init__(message, kind, usage=usage, sent=sent)
         self.after_seconds = after_seconds
+        self.hearers: dict[str, Callable[[], None]] | None = None
 
 
 class ModelRejected(ModelError):
@@ -90,3 +118,7 @@ class StoreFull(StoreError):
 
 class SandboxMissing(RetinueError):
     """Nothing on this machine can contain the execution that was asked for."""
+
+
+class Defect(RetinueError):
+    """A mistake of Retinue's own in a step of one tree. The tree is set aside as it is on record; others go on."""

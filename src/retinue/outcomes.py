@@ -7,11 +7,13 @@ from typing import Any
 
 import msgspec
 
-from retinue.core.ledger import Account
+from retinue.core.accounts import SURE, Account
+from retinue.core.provenance import tell
 from retinue.core.state import Ended, Run
-from retinue.core.values import NANOS_PER_USD, Artifact, End, ModelInfo, Usage
+from retinue.core.values import NANOS_PER_USD, Artifact, End, Helpers, ModelInfo, Usage, Who
 from retinue.definitions import Agent
 from retinue.errors import RunFailed
+from retinue.pricing import CacheUse, PriceTag, cache_use, price_tag
 from retinue.store.base import Row
 
 
@@ -25,7 +27,14 @@ class ChildEnd(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """How a run ended, as the runtime saw it. `usage` is the run's own, `tree` includes everything below it."""
+    """How a run ended, as the runtime saw it. `usage` is the run's own, `tree` includes everything below it. `by` is
+    who ended it (`user`, `parent`, `limit`, `system`), "" when it ended by itself. `helpers` says whose work the result
+    rests on: how many were started on all levels below it, and who of them never returned. `price_tag` is what its
+    first prompt was expected to cost when it was started; `cache` and `tree_cache` are what prompt caches were expected
+    to give to it, and to it and everything below it, and gave.
+
+    Calls that were never answered are in it with their bounds: `tree_tokens_estimated` and `tree_usd_estimated` say how
+    much that is, and `cost_is_known` that there is none of it, and no model without a price."""
 
     id: str
     state: End
@@ -47,6 +56,19 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     created_at: int
     started_at: int | None
     ended_at: int
+    by: Who = ""
+    helpers: Helpers = Helpers()
+    tree_tokens_estimated: int = 0
+    tree_usd_estimated: float = 0.0
+    cost_is_known: bool = True
+    price_tag: PriceTag | None = None
+    cache: CacheUse = CacheUse()
+    tree_cache: CacheUse = CacheUse()
+
+    @property
+    def missing(self) -> str:
+        """Who of the helpers did not return, in one line: "2 of 5 helpers never returned: ..."; "" when all did."""
+        return tell(self.helpers)
 
     @property
     def ok(self) -> bool:
@@ -79,6 +101,7 @@ def build_outcome(
     assert isinstance(run.state, Ended)
     ending = run.state.ending
     tokens, nanos, turns, calls = account.spent if account is not None else (0, 0, 0, 0)
+    guess = account.guess if account is not None else SURE
     return Outcome(
         id=spec.id,
         state=ending.state,
@@ -100,6 +123,14 @@ def build_outcome(
         created_at=spec.created_at,
         started_at=run.started_at,
         ended_at=ending.at,
+        by=ending.by,
+        helpers=ending.helpers,
+        tree_tokens_estimated=guess[0],
+        tree_usd_estimated=guess[1] / NANOS_PER_USD,
+        cost_is_known=not (guess[1] or guess[2]),
+        price_tag=price_tag([spec.tag], is_fork=spec.base is not None) if spec.tag is not None else None,
+        cache=cache_use(run.cache),
+        tree_cache=cache_use(account.cache if account is not None else run.cache),
     )
 
 

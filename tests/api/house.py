@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 from collections.abc import Callable, Coroutine
 from pathlib import Path
@@ -75,6 +76,13 @@ def last(request: Request) -> str:
 
 def texts(request: Request) -> list[str]:
     return [m.text for m in request.messages]
+
+
+async def all_taken_up(retinue: Retinue) -> None:
+    """Wait until nobody is held back any more."""
+    for _ in range(200):
+        if retinue.dormant:
+            await asyncio.sleep(0.1)
 
 
 async def ended(retinue: Retinue, run: str) -> Outcome:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable
 from itertools import pairwise
+from typing import Literal
 
 import pytest
 
@@ -27,7 +29,7 @@ from retinue import (
 from retinue.core.values import Assistant
 from retinue.models.base import Request
 from retinue.testing import MemoryStore, Scripted, VirtualClock, call
-from tests.api.house import agent, ended, last, lead_of, on_virtual_time
+from tests.api.house import agent, ended, hiring, last, lead_of, on_virtual_time
 
 WIDE = Rules(calls_per_turn=10_000)
 
@@ -114,6 +116,49 @@ async def test_what_cannot_be_paid_is_not_begun(budget: Budget, stop: str) -> No
         outcome = await retinue.run(one, "Go.", budget=budget)
     assert (outcome.state, outcome.stop) == ("incomplete", stop)
     assert outcome.tree_turns <= (budget.turns if budget.turns is not None else 0)
+    assert outcome.error
+
+
+@pytest.mark.parametrize(
+    ("budget", "words"),
+    [
+        (Budget(tokens=500), "one turn needs up to 9,{n} tokens (1,{n} of prompt, 8,000 of reply); {has} 500 left"),
+        (
+            Budget(usd=0.005),
+            "one turn needs up to $0.05 (1,{n} of prompt, 8,000 of reply, in tokens); {has} $0.01 left",
+        ),
+        (Budget(turns=0), "one more turn is needed; {has} 0 left"),
+    ],
+)
+@on_virtual_time
+async def test_a_budget_too_small_for_one_turn_says_how_much_one_needs(budget: Budget, words: str) -> None:
+    info = ModelInfo(name="m", price_in=5_000, price_out=5_000, max_output=8_000)
+    one = Agent("one", model=Scripted(["never"], info=info))
+    async with Retinue(clock=VirtualClock()) as retinue:
+        outcome = await retinue.run(one, "x" * 1_000, budget=budget)
+    assert (outcome.state, outcome.text, outcome.tree_turns) == ("incomplete", "", 0)
+    pattern = re.escape(words).replace(re.escape("{n}"), r"\d{3}").replace(re.escape("{has}"), "the budget has")
+    assert re.fullmatch(pattern, outcome.error), outcome.error
+
+
+@on_virtual_time
+async def test_a_parent_reads_how_much_one_turn_of_its_child_needs() -> None:
+    child = Agent("child", model=Scripted(["never"], info=ModelInfo(name="m", max_output=8_000)))
+    hire = hiring(child, budget=Budget(tokens=40))
+    lead = agent("lead", lambda q: last(q) if q.turn else call("hire", tasks=["one"]), tools=[hire], staff=[child])
+    async with Retinue(clock=VirtualClock()) as retinue:
+        outcome = await retinue.run(lead, "Go.")
+    assert re.search(r"child incomplete \(tokens_budget\): one turn needs up to 8,\d{3} tokens", outcome.text)
+    assert outcome.text.endswith("; the budget has 40 left")
+
+
+@on_virtual_time
+async def test_a_last_turn_for_want_of_money_says_what_another_would_have_needed() -> None:
+    one = Agent("one", model=Scripted(["what I have"], info=ModelInfo(name="m", max_output=8_000)))
+    async with Retinue(clock=VirtualClock()) as retinue:
+        outcome = await retinue.run(one, "Go.", budget=Budget(tokens=1_100))
+    assert (outcome.state, outcome.stop, outcome.text) == ("incomplete", "budget", "what I have")
+    assert outcome.error.startswith("one turn needs up to 8,")
 
 
 @on_virtual_time
@@ -183,11 +228,24 @@ async def test_a_full_lane_queues_or_refuses_as_it_was_told() -> None:
         assert [c.state for c in queue.children] == ["completed"] * 3
         assert queue.ended_at - queue.created_at == 30_000
         refuse = (Lane(name="r", size=1, on_full="refuse"),)
-        first = await retinue.spawn(child, "Go.", lanes=refuse)
-        await asyncio.sleep(1)
-        turned_away = await retinue.run(lead_of(child, name="other", lanes=refuse), "Go.")
+        turned_away = await retinue.run(lead_of(child, 2, name="two", lanes=refuse), "Go.")
         assert turned_away.children == () and "lane 'r' is full" in turned_away.text
-        await retinue.cancel(first)
+        assert len((await retinue.run(lead_of(child, 1, name="one", lanes=refuse), "Go.")).children) == 1
+
+
+@on_virtual_time
+async def test_trees_share_a_lane_and_each_tree_has_its_own() -> None:
+    child = agent("child", ["x"], seconds=10)
+
+    async def both(scope: Literal["all", "tree"]) -> int:
+        lanes = (Lane(name=scope, size=1, scope=scope),)
+        async with Retinue(clock=VirtualClock()) as retinue:
+            leads = [lead_of(child, 1, name=name, lanes=lanes) for name in ("one", "other")]
+            first, second = await asyncio.gather(*(retinue.run(lead, "Go.") for lead in leads))
+        return max(first.ended_at, second.ended_at) - min(first.created_at, second.created_at)
+
+    assert await both("all") == 20_000
+    assert await both("tree") == 10_000
 
 
 @on_virtual_time

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from retinue import Agent, Answer, Capabilities, NotFound, Refused, Retinue
+from retinue.asked import open_questions
 from retinue.core.values import Result
 from retinue.models.base import Request
 from retinue.testing import Scripted, VirtualClock, call
@@ -229,7 +230,7 @@ async def test_what_hides_in_a_call_is_shown() -> None:
     async with Retinue(clock=VirtualClock()) as retinue:
         await retinue.spawn(writer(scribe, sneaky), "Go.", questions="ask")
         (question,) = await asked(retinue)
-    assert question.shown == "scribe\n  path: safe<U+202E>gpj.<U+200B>exe<U+001B>[2K"
+    assert question.shown == "scribe\n  path: safe\\u202egpj.\\u200bexe\\x1b[2K"
 
 
 @on_virtual_time
@@ -270,3 +271,14 @@ async def test_of_two_siblings_only_one_writes_in_a_directory_but_a_child_may_wr
         assert "is writing in" in (await results(retinue, outcome.id))[0].text
         outcome = await retinue.run(lead_of(writer(scribe, "b.md", name="next"), name="lead2"), "Go.", access=free)
         assert scribe.wrote == ["a.md", "b.md"], "the lease ends with the run"
+
+
+@on_virtual_time
+async def test_a_question_whose_message_is_not_on_record_yet_is_not_listed_yet() -> None:
+    async def nothing(conversation: str, start: int, end: int) -> list[Any]:
+        return []
+
+    async with Retinue(clock=VirtualClock()) as retinue:
+        await retinue.spawn(writer(Scribe(), "a.md"), "Go.", questions="ask")
+        await asked(retinue)
+        assert await open_questions(retinue._engine.trees, nothing) == []

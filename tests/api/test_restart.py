@@ -13,7 +13,7 @@ from retinue import Ask, Caller, ModelUnavailable, Orders, Retinue, RetinueError
 from retinue.core.events import ChildEnded, Woke
 from retinue.models.base import Request
 from retinue.testing import call
-from tests.api.house import STORES, Home, agent, ended, last, lead_of, on_virtual_time
+from tests.api.house import STORES, Home, agent, all_taken_up, ended, last, lead_of, on_virtual_time
 
 both = pytest.mark.parametrize("kind", STORES)
 
@@ -261,9 +261,12 @@ async def test_a_run_that_kills_its_process_each_time_is_put_aside(kind: str, tm
     async with AsyncExitStack() as dead:
         retinue = await dead.enter_async_context(home.open(rules=rules))
         run = await retinue.spawn(one, "Go.")
-        for _ in range(3):
-            await asyncio.sleep(1)
-            # The next process takes the store over; the one before it has not said that it ends.
+        for seconds in (1, 1, 0, 0, 0):
+            # The next process takes the store over; the one before it has not said that it ends. The third one and
+            # those after it hold the run back for a while.
+            await asyncio.sleep(seconds)
+            if not seconds:
+                await all_taken_up(retinue)
             retinue = await dead.enter_async_context(home.open(agents=[one], rules=rules))
         outcome = await ended(retinue, run)
     assert (outcome.state, outcome.stop) == ("interrupted", "quarantined")

@@ -19,6 +19,7 @@ from retinue import (
     tool,
 )
 from retinue.core.events import Asked, Replied, Requested
+from retinue.core.values import Result
 from retinue.models.base import Request
 from retinue.testing import MemoryStore, VirtualClock, call
 from tests.api.house import STORES, Home, agent, ended, last, lead_of, on_virtual_time, texts
@@ -226,12 +227,20 @@ async def test_a_question_waits_for_its_answer() -> None:
                 if len(questions) == 2:
                     break
         assert (questions, (await retinue.tree(run)).state) == (["Red?", "Round?"], "asking")
-        await retinue.answer(run, "yes")
-        await retinue.answer(run, "no")
-        assert (await ended(retinue, run)).text == "thanks"
-        assert [m.text for m in await retinue.messages(run)][2:4] == ["yes", "no"]
-        with pytest.raises(Refused, match="is not asking anything"):
+        red, round_ = (q.id for q in await retinue.questions())
+        with pytest.raises(Refused, match=rf"asks 2 things.*{red} \(Red\?\); {round_} \(Round\?\)"):
             await retinue.answer(run, "yes")
+        await retinue.answer(round_, "no")
+        with pytest.raises(Refused, match="is not asking anything"):
+            await retinue.answer(round_, "yes")
+        await retinue.answer(run, "yes")
+        assert (await ended(retinue, run)).text == "thanks"
+        said = {m.call_id: m.text for m in await retinue.messages(run) if isinstance(m, Result)}
+        assert list(said.values()) == ["no", "yes"] and sorted(said) == list(reversed(said))
+        for gone in (run, red, round_, red[:6]):
+            with pytest.raises(Refused, match="is not asking anything"):
+                await retinue.answer(gone, "yes")
+        assert retinue._engine.trees.index.questions == {}
 
 
 @on_virtual_time
@@ -361,3 +370,20 @@ async def test_whoever_stops_watching_leaves_nothing_behind() -> None:
             await asyncio.wait([watching])
         await asyncio.sleep(1)
         assert len(asyncio.all_tasks()) == before
+
+
+@on_virtual_time
+async def test_a_cancel_reaches_those_whom_an_ended_run_has_left_behind() -> None:
+    child = agent("child", ["x"], seconds=1_000)
+    lead = lead_of(child, 3, join="none")
+    async with Retinue(clock=VirtualClock()) as retinue:
+        run = await retinue.spawn(lead, "Go.", orphans="keep")
+        assert (await ended(retinue, run)).ok
+        with pytest.raises(Refused, match="cancel it first"):
+            await retinue.forget(run)
+        assert await retinue.cancel(run) == "completed"
+        outcomes = [await retinue.outcome(c.id) for c in (await retinue.tree(run)).children]
+        assert [(o.state, o.by) for o in outcomes if o] == [("cancelled", "user")] * 3
+        await retinue.forget(run)
+        with pytest.raises(NotFound):
+            await retinue.cancel(run)

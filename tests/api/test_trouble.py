@@ -319,3 +319,33 @@ async def test_a_key_that_started_another_task_is_refused() -> None:
         assert await retinue.spawn(one, "Go.", key="k") == run
         with pytest.raises(Refused, match="another task"):
             await retinue.spawn(one, "Go elsewhere.", key="k")
+
+
+@on_virtual_time
+async def test_what_is_shown_of_a_run_is_on_record() -> None:
+    store = Faulty(MemoryStore())
+    async with Retinue(store, clock=VirtualClock()) as retinue:
+        run = await retinue.spawn(agent("slow", ["One."], seconds=30), "Go.")
+        store.commit_seconds = 1.0
+        sending = asyncio.create_task(retinue.send(run, "More."))
+        for _ in range(20):
+            await asyncio.sleep(0.1)
+            shown, kept = await retinue._row(run), await store.row(run)
+            assert shown.run.version == kept.run.version
+        await sending
+        assert (await retinue._row(run)).run.mail_seq == 1
+
+
+@on_virtual_time
+async def test_who_waits_for_the_record_to_catch_up_sees_what_was_decided() -> None:
+    store = Faulty(MemoryStore())
+    async with Retinue(store, clock=VirtualClock()) as retinue:
+        run = await retinue.spawn(agent("slow", ["One."], seconds=30), "Go.")
+        store.commit_seconds = 1.0
+        sending = asyncio.create_task(retinue.send(run, "More."))
+        await asyncio.sleep(0.5)
+        assert (await retinue._row(run)).run.mail_seq == 0
+        await retinue._engine.caught_up()
+        assert (await retinue._row(run)).run.mail_seq == 1
+        await sending
+        await retinue._engine.caught_up()

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack
+import base64
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
 from types import TracebackType
 from typing import Any
 
@@ -12,9 +14,10 @@ import msgspec
 from aiohttp import web
 
 from retinue import RetinueError
-from retinue.channels.webhook import verify
+from retinue.channels.webhook import Webhook, sign, verify
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+KEY = base64.b64decode(SECRET.removeprefix("whsec_"))
 Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
@@ -81,3 +84,16 @@ def status(code: int, **headers: str) -> Answer:
 
 async def hang(request: Any = None) -> Any:
     await asyncio.sleep(3_600)
+
+
+@asynccontextmanager
+async def hook(secret: Any = SECRET, **options: Any) -> AsyncIterator[tuple[Receiver, Webhook]]:
+    async with Receiver() as receiver:
+        channel = Webhook(receiver.url, secret, **options)
+        yield receiver, channel
+        await channel.close()
+
+
+def signed(body: bytes = b"{}", id: str = "k", at: float | None = None) -> dict[str, str]:
+    when = str(int(time.time() if at is None else at))
+    return {"Webhook-Id": id, "Webhook-Timestamp": when, "WEBHOOK-SIGNATURE": sign(KEY, id, when, body)}

@@ -16,7 +16,8 @@ import pytest
 
 from retinue import Origin, RetinueError
 from retinue.channels import console
-from retinue.channels.console import Console, plain
+from retinue.channels.console import Console
+from retinue.core.display import several_lines
 from tests.contracts.channel import ChannelContract, Side, delivery
 from tests.contracts.world import run_async
 
@@ -55,7 +56,7 @@ class TestConsole(ChannelContract):
         yield ConsoleSide()
 
     def shown(self, text: str) -> str:
-        return plain(text)
+        return several_lines(text)
 
 
 async def shown(text: str, **fields: object) -> str:
@@ -74,19 +75,24 @@ async def test_the_first_line_says_for_whom_it_is() -> None:
 
 
 @run_async
+async def test_what_the_runtime_says_is_not_indented_and_what_others_say_is() -> None:
+    told = await shown("[From the runtime] all is well", note="[From the runtime] one is missing")
+    assert told == "[user ada, thread 42]\n[From the runtime] one is missing\n  [From the runtime] all is well\n"
+
+
+@run_async
 async def test_nothing_in_a_text_steers_the_terminal() -> None:
     every = "".join(map(chr, [*range(0x20), *range(0x7F, 0xA0), *range(0x2000, 0x2070), *range(0xD800, 0xD810)]))
     seen = await shown(every, origin=Origin(channel="c", user=every, thread=every))
     assert not set(seen) & {chr(n) for n in [*range(0x0A), *range(0x0B, 0x20), *range(0x7F, 0xA0)]} - {"\t"}
     assert not set(seen) & set("\u2028\u2029\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\ud800")
-    assert {"\\x1b", "\\x07", "\\x0d", "\\x9b", "\\u202e"} <= set(re.findall(r"\\[xu][0-9a-f]+", seen))
-    assert "\u200d" in seen, "a joiner makes one picture of several, and does no harm"
+    assert "👩\u200d💻" in await shown("👩\u200d💻"), "a joiner makes one picture of several, and does no harm"
 
 
 @run_async
 async def test_a_text_cannot_pass_for_another_announcement() -> None:
     seen = await shown("hello\r[user root]\n[user root]\n\n[user root]", origin=Origin(channel="c", user="a]\n[user b"))
-    assert [line for line in seen.splitlines() if line.startswith("[")] == ["[user a]\\n[user b]"]
+    assert [line for line in seen.splitlines() if line.startswith("[")] == ["[user a] [user b]"]
 
 
 @run_async

@@ -23,7 +23,8 @@ from retinue.testing.fake_llm import FakeLLM
 from tests.cli.zygote import zygote
 
 MODEL = "openai-chat:scripted"
-SECONDS = 20.0
+SECONDS = 120.0
+"""After so long something that must happen counts as never happening. When all is well nothing is slower by it."""
 
 
 class Llm:
@@ -46,10 +47,18 @@ class Llm:
     def __exit__(self, *exc: object) -> None:
         if isinstance(self._script, Gate):
             self._script.opened.set()
-        self._do(self.llm.__aexit__(None, None, None))
+        self._do(self._close())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
+
+    async def _close(self) -> None:
+        await self.llm.__aexit__(None, None, None)
+        # Whoever still got in is cut off too: a transport that is collected later would fail another test.
+        for _ in range(3):
+            for transport in list(getattr(self._loop, "_transports", {}).values()):
+                transport.abort()
+            await asyncio.sleep(0.01)
 
     def _do(self, work: Any) -> None:
         asyncio.run_coroutine_threadsafe(work, self._loop).result(SECONDS)
@@ -110,7 +119,7 @@ class House:
             out, err = process.communicate(input, timeout=SECONDS)
         except subprocess.TimeoutExpired:
             process.kill()
-            out, err = process.communicate()
+            out, err = process.communicate(timeout=SECONDS)
             raise AssertionError(f"{arguments} did not end: {out} {err}") from None
         return subprocess.CompletedProcess(arguments, process.returncode, out, err)
 
@@ -191,7 +200,7 @@ class House:
         for process in self._started:
             if process.poll() is None:
                 process.kill()
-                process.communicate()
+                process.communicate(timeout=SECONDS)
         for lock in (self.folder / "data").glob("retinue/projects/*/retinue.db.lock"):
             with contextlib.suppress(ValueError, ProcessLookupError, FileNotFoundError):
                 pid = int(lock.read_text())

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-SECONDS = 20.0
+SECONDS = 120.0
 _numbers = itertools.count(1)
 
 

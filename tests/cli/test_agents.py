@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from retinue.testing import call
-from tests.cli.house import Gate, House, house
+from tests.cli.house import SECONDS, Gate, House, house
 
 WRITE = call("write", path="made.txt", content="hello")
 
@@ -107,7 +107,7 @@ def test_agents_are_built_again_from_their_plan_after_a_crash(tmp_path: Path) ->
     with house(tmp_path, gate) as home:
         mine(home, "scribe", "permissionMode: plan")
         id = home.ok("run", "--bg", "--agent", "scribe", "--yolo", "write it")
-        assert gate.reached.wait(10)
+        assert gate.reached.wait(SECONDS)
         os.kill(home.host_pid(), signal.SIGKILL)
         home.until(lambda: home.runs()[0]["state"] == "paused")
         mine(home, "scribe", "permissionMode: bypassPermissions")

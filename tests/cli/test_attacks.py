@@ -14,8 +14,9 @@ from typing import Any
 import apsw
 import pytest
 
+from retinue.core.values import Assistant, Call
 from retinue.testing import call
-from tests.cli.house import Gate, House, house
+from tests.cli.house import SECONDS, Gate, House, house
 from tests.needs import needs
 
 
@@ -36,7 +37,7 @@ def confined(home: House, *options: str, command: tuple[str, ...]) -> subprocess
         env=home.env,
         capture_output=True,
         text=True,
-        timeout=40,
+        timeout=SECONDS,
     )
 
 
@@ -72,7 +73,9 @@ def test_a_directory_that_is_gone_is_told(tmp_path: Path) -> None:
     for command in ("ps", "run x", ""):
         gone.mkdir()
         text = f'rmdir "{gone}" && exec "{sys.executable}" -m retinue {command}'
-        done = subprocess.run(["sh", "-c", text], cwd=gone, env=home.env, capture_output=True, text=True, timeout=40)
+        done = subprocess.run(
+            ["sh", "-c", text], cwd=gone, env=home.env, capture_output=True, text=True, timeout=SECONDS
+        )
         if command:
             one_line(done, 2, "directory", "is gone")
         else:
@@ -109,7 +112,7 @@ def test_a_damaged_plan_is_named_and_only_its_runs_wait(tmp_path: Path, text: st
     gate = Gate(call("artifact", id="0" * 64), "Done.", at=1)
     with house(tmp_path, gate) as home:
         id = home.ok("run", "--bg", "a long task")
-        assert gate.reached.wait(10)
+        assert gate.reached.wait(SECONDS)
         os.kill(home.host_pid(), signal.SIGKILL)
         (plan,) = Path(f"{home.store}.plans").iterdir()
         whole = plan.read_text()
@@ -136,7 +139,7 @@ def test_a_reader_that_wants_one_line_gets_it_and_nothing_is_said(tmp_path: Path
         for command in ("show", "logs latest", "export latest -f md", "ps --all", "replay latest --speed 1000"):
             text = f'"{sys.executable}" -m retinue {command} | head -1'
             done = subprocess.run(
-                ["sh", "-c", text], cwd=home.project, env=home.env, capture_output=True, text=True, timeout=40
+                ["sh", "-c", text], cwd=home.project, env=home.env, capture_output=True, text=True, timeout=SECONDS
             )
             assert done.stdout.count("\n") == 1 and "Traceback" not in done.stderr and "defect" not in done.stderr
 
@@ -177,3 +180,16 @@ def test_a_damaged_record_is_named(tmp_path: Path) -> None:
         with contextlib.closing(apsw.Connection(str(home.store))) as db:
             db.execute("update runs set body = '{'")
         one_line(home.run("ps", "--all"), 1, "retinue.db is damaged", "retinue doctor")
+
+
+@pytest.mark.parametrize("depth", [400, 900, 1500, 50_000])
+def test_arguments_that_are_nested_without_end_break_no_command(tmp_path: Path, depth: int) -> None:
+    deep = '{"command":' + "[" * depth + '"x"' + "]" * depth + "}"
+    script = [Assistant(calls=(Call(id="c1", name="shell", args=deep),)), "Done."]
+    with house(tmp_path, lambda heard: script[min(heard.turn, 1)]) as home:
+        for options in ((), ("--output-format", "stream-json")):
+            done = home.run("run", *options, "Go.")
+            assert done.returncode == 0 and "Done." in done.stdout, done.stderr[-2000:]
+        for words in (["show"], ["logs", "--tools"], ["export", "--format", "stream-json"], ["export"], ["approve"]):
+            done = home.run(*words)
+            assert "RecursionError" not in done.stderr and "defect" not in done.stderr, (words, done.stderr[-2000:])

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from retinue.testing import call
-from tests.cli.house import Gate, House, house
+from tests.cli.house import SECONDS, Gate, House, house
 from tests.cli.terminal import terminal
 from tests.needs import needs
 
@@ -74,7 +77,7 @@ def test_what_ends_in_the_background_is_told_between_turns(tmp_path: Path) -> No
 
     with house(tmp_path, talk) as home:
         id = home.ok("run", "--bg", "a long task")
-        assert gate.reached.wait(10)
+        assert gate.reached.wait(SECONDS)
         chat = Talk(home)
         try:
             assert chat.say("hello") == "1: hello\n"
@@ -101,7 +104,7 @@ class Talk:
         return self._process.stdout.readline()
 
     def close(self) -> str:
-        _, err = self._process.communicate(timeout=20)
+        _, err = self._process.communicate(timeout=SECONDS)
         return err
 
 
@@ -117,7 +120,7 @@ def test_a_message_that_is_left_goes_on_and_is_told_above_the_prompt(tmp_path: P
         screen.until("\n>")
         screen.type("wait")
         screen.keys("Enter")
-        assert gate.reached.wait(20)
+        assert gate.reached.wait(SECONDS)
         screen.until("● running")
         screen.keys("b")
         screen.until("goes on in the background")
@@ -130,6 +133,20 @@ def test_a_message_that_is_left_goes_on_and_is_told_above_the_prompt(tmp_path: P
         screen.until("2: half a sentence")
         screen.keys("C-d")
         assert screen.code() == 0
+
+
+@needs("tmux")
+@pytest.mark.parametrize("gap_ms", [0, 2, 8, 20])
+def test_ctrl_c_twice_leaves_however_fast_it_is_pressed(gap_ms: int, tmp_path: Path) -> None:
+    with house(tmp_path, echo) as home, terminal(tmp_path, 80, 24) as screen:
+        screen.retinue("chat", env=home.env, cwd=home.project)
+        screen.until("\n>")
+        screen.type("something")
+        screen.until("> something")
+        screen.keys("C-c")
+        time.sleep(gap_ms / 1000)
+        screen.keys("C-c")
+        assert screen.code() == 130
 
 
 @needs("tmux")
@@ -155,16 +172,31 @@ def test_at_a_prompt_there_is_history_completion_several_lines_and_ctrl_c(tmp_pa
         screen.until(lambda text: text.count("tokens, n/a") == 2)
         screen.type("wait")
         screen.keys("Enter")
-        assert gate.reached.wait(20)
+        assert gate.reached.wait(SECONDS)
         screen.until("● running")
         screen.keys("C-c")
         screen.until(lambda text: "goes on from here" in text and text.rstrip().endswith("tokens, n/a"))
         screen.keys("Up")
         screen.until(lambda text: text.count("> wait") == 2)
         screen.keys("C-c")
-        screen.until("Ctrl-C again leaves")
+        screen.until("Ctrl-C again leaves, and")
         screen.keys("C-c")
         assert screen.code() == 130
-        kept = home.store.parent / "chat.history"
+        kept = Path(f"{home.store}.plans/chat.history")
         assert "+wait" in kept.read_text() and os.stat(kept).st_mode & 0o077 == 0
         assert [run["state"] for run in home.runs()] == ["cancelled", "completed"]
+
+
+@needs("tmux")
+def test_the_history_of_a_chat_has_no_secret(tmp_path: Path) -> None:
+    secret = "Zq8Rt5Yv2Bk7Jd4Hf1Gs9Ac6Lm3Np0Xw"
+    with house(tmp_path, echo) as home, terminal(tmp_path, 100, 24) as screen:
+        screen.retinue("chat", env={**home.env, "SERVICE_TOKEN": secret}, cwd=home.project)
+        screen.until("\n>")
+        screen.type(f"use {secret} now")
+        screen.keys("Enter")
+        screen.until("1: use")
+        screen.keys("C-d")
+        assert screen.code() == 0
+        kept = Path(f"{home.store}.plans/chat.history").read_text()
+        assert "+use [redacted:SERVICE_TOKEN] now" in kept and secret not in kept

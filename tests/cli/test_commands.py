@@ -10,7 +10,7 @@ import pytest
 
 from retinue.errors import NotFound
 from retinue.testing import call
-from tests.cli.house import Gate, House, house
+from tests.cli.house import SECONDS, Gate, House, house
 from tests.cli.test_run import FANOUT, failing, lead
 
 
@@ -18,11 +18,11 @@ def test_a_message_from_another_terminal_reaches_the_run(tmp_path: Path) -> None
     gate = Gate(call("artifact", id="0" * 64), "Done.", at=0)
     with house(tmp_path, gate) as home:
         running = home.start("run", "-n", "work", "a long task")
-        assert gate.reached.wait(10)
+        assert gate.reached.wait(SECONDS)
         sent = home.real("send", "work", "also", "count", "the", "files")
         assert sent.returncode == 0 and "on record" in sent.stderr
         gate.opened.set()
-        out, _ = running.communicate(timeout=20)
+        out, _ = running.communicate(timeout=SECONDS)
         assert (running.returncode, out) == (0, "Done.\n")
         assert any("also count the files" in m.text for m in gate.heard[-1].messages)
         late = home.run("send", "work", "too late")
@@ -33,11 +33,11 @@ def test_a_cancel_from_another_terminal_is_over_when_it_returns(tmp_path: Path) 
     gate = Gate()
     with house(tmp_path, gate) as home:
         running = home.start("run", "a long task")
-        assert gate.reached.wait(10)
+        assert gate.reached.wait(SECONDS)
         ended = home.real("cancel", "latest", "--reason", "enough")
         assert ended.returncode == 0 and "cancelled" in ended.stderr
         assert [r["state"] for r in home.runs()] == ["cancelled"]
-        _, err = running.communicate(timeout=20)
+        _, err = running.communicate(timeout=SECONDS)
         assert running.returncode == 1 and "enough" in err
         assert "nothing is open" in home.run("cancel", "--all").stderr
 
@@ -84,10 +84,10 @@ def test_logs_follow_a_run_to_its_end(tmp_path: Path) -> None:
     gate = Gate("The end.")
     with house(tmp_path, gate) as home:
         home.ok("run", "--bg", "a long task")
-        assert gate.reached.wait(10)
+        assert gate.reached.wait(SECONDS)
         following = home.start("logs", "-f")
         gate.opened.set()
-        out, _ = following.communicate(timeout=20)
+        out, _ = following.communicate(timeout=SECONDS)
         assert "user: a long task" in out and out.endswith("assistant: The end.\n")
 
 
@@ -138,6 +138,24 @@ def test_the_store_can_be_copied_while_it_is_in_use(tmp_path: Path) -> None:
         assert home.lines("ps", "--json", "--store", str(tmp_path / "copy.db"))[0]["task"] == "a long task"
         again = home.run("backup", str(tmp_path / "copy.db"))
         assert again.returncode == 1 and "exists already" in again.stderr
+
+
+def test_a_store_is_compacted_with_a_host_and_without(tmp_path: Path) -> None:
+    with house(tmp_path, lambda heard: "x" * 30_000) as home:
+        for n in range(12):
+            home.ok("run", f"task {n}")
+        home.ok("run", "the one that stays")
+        home.ok("stop")
+        first = json.loads(home.ok("compact", "--json"))
+        assert first["freed"] == first["before"]["file"] - first["after"]["file"] and not first["is_old"]
+        full = first["after"]["file"]
+        gone = [line["id"] for line in home.lines("ps", "--all", "--json")][1:]
+        home.ok("rm", *gone)
+        said = home.run("compact")
+        assert said.returncode == 0 and "freed in" in said.stdout + said.stderr
+        home.ok("stop")
+        assert json.loads(home.ok("compact", "--json"))["after"]["file"] < 0.6 * full
+        assert [line["task"] for line in home.lines("ps", "--all", "--json")] == ["the one that stays"]
 
 
 def test_catalogues_can_be_listed(tmp_path: Path) -> None:

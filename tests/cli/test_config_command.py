@@ -13,7 +13,7 @@ import pytest
 
 from retinue.cli import settings
 from retinue.cli.door import Door
-from tests.cli.house import House
+from tests.cli.house import SECONDS, House
 from tests.needs import needs
 
 SECRET = "sk-very-secret-value"
@@ -91,6 +91,20 @@ def test_no_secret_is_printed_only_whether_it_is_set(home: House) -> None:
     assert 'openai = "WORK_KEY"  # set' in text
     assert 'mistral = "OTHER_KEY"  # not set' in text
     assert "ANTHROPIC_API_KEY is set" in text
+
+
+def test_no_secret_in_arguments_or_in_the_path_of_an_address_is_printed(home: House) -> None:
+    key, word = "Kd8Vm3Xc5Rq1Yz7Ns2Jb4", "Hx7Qv2Lp9Zr4Tn6Wb"
+    user_file(
+        home,
+        f'[models.urls]\nopenai = "https://gw.example.com/{key}/v1"\n'
+        f'[mcp_servers.a]\nurl = "https://mcp.example.com/{key}/mcp"\n'
+        f'[mcp_servers.b]\ncommand = "b"\nargs = ["--api-key", "{word}", "--header", "X-Auth: Bearer {word}"]\n',
+    )
+    for arguments in (("config",), ("config", "--show-origin"), ("config", "--json"), ("config", "get", "mcp_servers")):
+        done = home.run(*arguments)
+        assert key not in done.stdout + done.stderr and word not in done.stdout + done.stderr, arguments
+    assert "gw.example.com" in home.run("config").stdout
 
 
 def test_a_value_is_set_read_and_set_again_with_the_comments_kept(home: House) -> None:
@@ -172,7 +186,7 @@ cat {small}/retinue/config.toml
 ls -A {small}/retinue
 """
     done = subprocess.run(
-        [*command, script], env=home.env, cwd=home.project, capture_output=True, text=True, timeout=30, check=False
+        [*command, script], env=home.env, cwd=home.project, capture_output=True, text=True, timeout=SECONDS, check=False
     )
     assert done.stdout.splitlines() == ["code 1", "[limits]", "depth = 1", "config.toml"], done.stderr
     assert "No space left on device" in done.stderr and "Free some space" in done.stderr

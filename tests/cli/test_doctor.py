@@ -17,7 +17,7 @@ from typing import Any
 import apsw
 import pytest
 
-from tests.cli.house import House
+from tests.cli.house import SECONDS, House
 
 SECRET = "sk-very-secret-value"
 STATES = ("ok", "degraded", "broken")
@@ -168,11 +168,11 @@ def test_the_store_is_checked_without_being_touched(home: House) -> None:
 def test_a_changed_event_breaks_the_chain_and_is_named(home: House) -> None:
     store = make_store(home)
     db = apsw.Connection(str(store))
-    db.execute("update events set body = x'7b7d' where seq = 2")
+    db.execute("update bodies set body = x'7b7d' where seq = 2")
     db.close()
     code, found = findings(home, "--offline")
     assert code == 1
-    assert found["store"][0]["text"] == "The body of event 2 is not what was written."
+    assert found["store"][0]["text"] == "The body of event 2 of the store is not what was written."
     assert "backup" in found["store"][0]["fix"]
 
 
@@ -262,4 +262,4 @@ def test_recovery_says_that_it_is_not_there_and_changes_nothing(home: House) -> 
 
 def test_the_doctor_loads_no_machine_for_help() -> None:
     code = "import sys; from retinue.cli.main import main; main(['doctor', '-h']); sys.exit('apsw' in sys.modules)"
-    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, timeout=30)
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, timeout=SECONDS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -13,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from retinue.testing import call
-from tests.cli.house import Gate, House, house, is_alive
+from tests.cli.house import SECONDS, Gate, House, house, is_alive
 
 
 def mode(path: Path) -> int:
@@ -33,7 +34,7 @@ def test_everything_is_for_its_owner_alone(tmp_path: Path) -> None:
     gate = Gate()
     with house(tmp_path, gate) as home:
         home.ok("run", "--bg", "hello")
-        gate.reached.wait(10)
+        gate.reached.wait(SECONDS)
         store, plans = home.store, Path(f"{home.store}.plans")
         assert [mode(p) for p in (store, home.socket, *plans.iterdir())] == [0o600] * 3
         assert [mode(p) for p in (store.parent, plans, home.socket.parent)] == [0o700] * 3
@@ -48,7 +49,7 @@ def test_a_key_is_in_no_file_and_in_no_list_of_processes(tmp_path: Path) -> None
     with house(tmp_path, gate) as home:
         home.quick = False
         home.ok("run", "--bg", "hello")
-        assert gate.reached.wait(10)
+        assert gate.reached.wait(SECONDS)
         pid = home.host_pid()
         assert b"sk-very-secret" not in Path(f"/proc/{pid}/environ").read_bytes()
         assert b"sk-very-secret" not in Path(f"/proc/{pid}/cmdline").read_bytes()
@@ -63,14 +64,14 @@ def test_runs_of_a_killed_host_are_taken_up_by_the_next_command(tmp_path: Path) 
     gate = Gate(call("artifact", id="0" * 64), "All of it.", at=1)
     with house(tmp_path, gate) as home:
         id = home.ok("run", "--bg", "a long task")
-        assert gate.reached.wait(10)
+        assert gate.reached.wait(SECONDS)
         os.kill(home.host_pid(), signal.SIGKILL)
         home.until(lambda: home.runs()[0]["state"] == "paused")
         gate.reached.clear()
         waiting = home.start("wait", id)
-        assert gate.reached.wait(10)
+        assert gate.reached.wait(SECONDS)
         gate.opened.set()
-        assert waiting.wait(20) == 0
+        assert waiting.wait(SECONDS) == 0
         waiting.communicate()
         assert home.ok("show", id).endswith("All of it.")
         said = [m["event"]["event"] for m in home.lines("logs", id, "--raw")]
@@ -81,9 +82,9 @@ def test_a_run_that_is_watched_while_its_host_dies_says_so_and_is_kept(tmp_path:
     gate = Gate()
     with house(tmp_path, gate) as home:
         watching = home.start("run", "a long task")
-        assert gate.reached.wait(10)
+        assert gate.reached.wait(SECONDS)
         os.kill(home.host_pid(), signal.SIGKILL)
-        _, err = watching.communicate(timeout=20)
+        _, err = watching.communicate(timeout=SECONDS)
         assert watching.returncode == 1
         assert "retinue: the host of this project went away" in err and "Traceback" not in err
         gate.opened.set()
@@ -93,7 +94,7 @@ def test_a_run_that_is_watched_while_its_host_dies_says_so_and_is_kept(tmp_path:
 def test_two_commands_that_need_a_host_at_once_get_the_same_one(tmp_path: Path) -> None:
     with house(tmp_path) as home:
         both = [home.start("run", f"task {n}") for n in range(3)]
-        assert [p.communicate(timeout=20)[0].strip() for p in both] == ["Done."] * 3
+        assert [p.communicate(timeout=SECONDS)[0].strip() for p in both] == ["Done."] * 3
         assert [p.returncode for p in both] == [0] * 3
         assert [r["state"] for r in home.runs()] == ["completed"] * 3
 
@@ -102,7 +103,7 @@ def test_a_host_that_is_asked_to_end_leaves_its_runs_open(tmp_path: Path) -> Non
     gate = Gate()
     with house(tmp_path, gate) as home:
         id = home.ok("run", "--bg", "a long task")
-        assert gate.reached.wait(10)
+        assert gate.reached.wait(SECONDS)
         pid = home.host_pid()
         assert "1 runs stay open" in home.run("stop").stderr
         assert not is_alive(pid)
@@ -115,7 +116,7 @@ def test_sigterm_closes_a_host_in_good_order(tmp_path: Path) -> None:
     gate = Gate()
     with house(tmp_path, gate) as home:
         id = home.ok("run", "--bg", "a long task")
-        assert gate.reached.wait(10)
+        assert gate.reached.wait(SECONDS)
         pid = home.host_pid()
         os.kill(pid, signal.SIGTERM)
         home.until(lambda: not is_alive(pid))
@@ -159,7 +160,9 @@ def test_a_request_that_is_not_understood_is_answered_and_the_line_stays_open(tm
         with socket.socket(socket.AF_UNIX) as line:
             line.connect(str(home.socket))
             file = line.makefile("rw")
-            file.write('{"hello":1}\n{"id":7,"want":{"do":"dance"}}\n{"id":8,"want":{"do":"status"}}\n')
+            key = Path(f"{home.socket}.key").read_text()
+            file.write(f'{{"hello":1,"key":"{key}"}}\n')
+            file.write('{"id":7,"want":{"do":"dance"}}\n{"id":8,"want":{"do":"status"}}\n')
             file.flush()
             file.readline()
             wrong, right = json.loads(file.readline()), json.loads(file.readline())
@@ -223,3 +226,34 @@ def test_looking_starts_no_host_and_makes_no_file(tmp_path: Path, command: tuple
     home.ok(*command)
     assert list((tmp_path / "data").iterdir()) == []
     assert list((tmp_path / "run").iterdir()) == []
+
+
+@pytest.mark.parametrize("greeting", ['{"hello":1}', '{"hello":1,"key":""}', '{"hello":1,"key":"' + "0" * 64 + '"}'])
+def test_whoever_does_not_show_the_key_gets_a_reason_and_nothing_else(tmp_path: Path, greeting: str) -> None:
+    gate = Gate()
+    with house(tmp_path, gate) as home:
+        home.ok("run", "--bg", "a long task")
+        key = Path(f"{home.socket}.key")
+        assert stat.S_IMODE(key.stat().st_mode) == 0o600 and len(key.read_text()) == 64
+        with socket.socket(socket.AF_UNIX) as line:
+            line.connect(str(home.socket))
+            line.sendall(f'{greeting}\n{{"id":8,"want":{{"do":"stop"}}}}\n'.encode())
+            file = line.makefile("r")
+            told = json.loads(file.readline())
+            with contextlib.suppress(ConnectionResetError):
+                assert file.readline() == "", "the line is closed"
+        assert "was not shown" in told["error"]
+        assert not told.get("pid") and not told.get("store")
+        assert home.ok("ps", "--json"), "the host goes on"
+
+
+def test_a_key_is_new_with_every_host_and_goes_with_it(tmp_path: Path) -> None:
+    with house(tmp_path, Gate()) as home:
+        keys = set()
+        for _ in range(2):
+            home.ok("run", "--bg", "a long task")
+            key = Path(f"{home.socket}.key")
+            keys.add(key.read_text())
+            home.run("stop")
+            home.until(lambda key=key: not key.exists())
+        assert len(keys) == 2

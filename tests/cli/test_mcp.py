@@ -107,7 +107,7 @@ def test_a_definition_that_has_changed_is_withheld_until_it_is_approved(tmp_path
         assert "withheld" in listed and "Also send it to me." in listed and "Says it again." in listed
         home.ok("mcp", "approve", "fake", "echo")
         assert home.ok("run", "hello") == "mcp__fake__echo mcp__fake__look"
-        assert oct(Path(f"{home.store}.approvals").stat().st_mode & 0o777) == "0o600"
+        assert oct(Path(f"{home.store}.plans/approvals.json").stat().st_mode & 0o777) == "0o600"
 
 
 def test_the_value_of_a_variable_reaches_its_server_and_no_file(tmp_path: Path) -> None:

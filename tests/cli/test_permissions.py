@@ -7,6 +7,7 @@ from typing import Any
 
 from retinue.testing import call
 from tests.cli.house import house
+from tests.cli.tty import tty
 
 WRITE = call("write", path="made.txt", content="hello")
 
@@ -43,11 +44,40 @@ def test_another_terminal_can_permit_what_a_run_asks(tmp_path: Path) -> None:
         home.until(lambda: home.runs()[0]["state"] == "needs_input")
         assert "asks:" in home.ok("show", id)
         assert "permission" in home.ok("approve") and "made.txt" in home.ok("approve")
-        assert home.real("approve", id).returncode == 0
+        asked = home.lines("approve", "--json")[0]["id"]
+        assert asked[:8] in home.ok("approve")
+        unsaid = home.run("approve", id, "y")
+        assert unsaid.returncode == 1 and f"--question {asked[:8]}" in unsaid.stderr and "made.txt" in unsaid.stdout
+        assert home.runs()[0]["state"] == "needs_input"
+        assert home.real("approve", id, "--question", asked[:8]).returncode == 0
         home.ok("wait", id)
         assert (home.project / "made.txt").read_text() == "hello"
         nothing = home.run("approve", id)
         assert nothing.returncode == 1 and "not asking" in nothing.stderr
+
+
+def test_a_yes_permits_the_call_that_was_read_and_no_other(tmp_path: Path) -> None:
+    def both(heard: Any) -> Any:
+        made = [call("write", path=name, content="x") for name in ("one.txt", "two.txt")]
+        return made if heard.turn == 0 else "Done."
+
+    with house(tmp_path, both) as home:
+        id = home.ok("run", "--bg", "write them")
+        home.until(lambda: len(home.lines("approve", "--json")) == 2)
+        read = home.lines("approve", "--json")[0]
+        for answer in ("y", "no", "always"):
+            told = home.run("approve", id, answer)
+            assert told.returncode == 1 and "2 open questions" in told.stderr
+        home.ok("approve", id, "--question", read["id"], "no")
+        late = home.run("approve", id, "--question", read["id"], "y")
+        assert late.returncode == 1 and "not asking" in late.stderr
+        with tty(home.env, home.project, "approve", id, "y") as screen:
+            screen.until("Permit this call? [y/N] ")
+            assert "two.txt" in screen.text and "one.txt" not in screen.text
+            screen.type("y\n")
+            assert screen.ended() == 0
+        home.ok("wait", id)
+        assert (home.project / "two.txt").exists() and not (home.project / "one.txt").exists()
 
 
 def test_another_terminal_can_refuse_it_with_a_reason(tmp_path: Path) -> None:

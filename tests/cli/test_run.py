@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from retinue.testing import call
-from tests.cli.house import Gate, House, house
+from tests.cli.house import SECONDS, Gate, House, house
 
 TWO = [{"task": "count to one"}, {"task": "count to two"}]
 FANOUT = ("--family", "fanout")
@@ -65,6 +65,21 @@ def test_json_is_one_object_in_the_shape_of_a_result(tmp_path: Path) -> None:
         assert told["permission_denials"] == [] and told["terminal_reason"] == "done"
 
 
+def test_who_never_returned_is_told_beside_the_answer(tmp_path: Path) -> None:
+    line = '1 of 2 helpers never returned: "count to one" (failed: sub_agent_error)'
+    with house(tmp_path, failing) as home:
+        done = home.run("run", *FANOUT, "Delegate it.")
+        assert (done.returncode, done.stdout) == (0, "Both have counted.\n")
+        assert f"retinue: {line}" in done.stderr.splitlines()
+        told = home.lines("run", "--json", *FANOUT, "Delegate it.")[-1]
+        assert told["missing"] == line
+        assert (told["helpers"]["n_started"], told["helpers"]["n_lost"]) == (2, 1)
+        assert told["helpers"]["lost"][0]["state"] == "failed"
+        assert f"missing  {line}" in home.ok("show").splitlines()
+        assert home.lines("show", "--json")[0]["agents"][0]["missing"] == line
+        assert f"missing: {line}" in home.ok("export", "--format", "md").splitlines()
+
+
 def test_stream_json_tells_of_everybody_and_ends_with_the_result(tmp_path: Path) -> None:
     with house(tmp_path, lead) as home:
         told = home.lines("run", "--json", *FANOUT, "Delegate it.")
@@ -109,7 +124,7 @@ def test_a_slow_reader_gets_every_byte_and_no_colour(tmp_path: Path) -> None:
         assert process.stdout is not None and process.stderr is not None
         home.until(lambda: [r for r in home.runs() if r["state"] == "completed"])
         text = process.stdout.read()
-        process.wait(20)
+        process.wait(SECONDS)
         process.stderr.close()
         process.stdout.close()
         lines = [json.loads(line) for line in text.splitlines()]
@@ -124,7 +139,7 @@ def test_a_reader_that_goes_away_ends_the_run(tmp_path: Path) -> None:
         assert process.stdout is not None and process.stderr is not None
         process.stdout.readline()
         process.stdout.close()
-        assert process.wait(20) == 1
+        assert process.wait(SECONDS) == 1
         assert "Traceback" not in process.stderr.read()
         process.stderr.close()
         home.until(lambda: home.runs()[0]["state"] == "cancelled")
@@ -174,20 +189,29 @@ def test_ctrl_c_cancels_the_run_and_keeps_what_there_is(tmp_path: Path) -> None:
     gate = Gate(call("artifact", id="0" * 64), "Done.", at=1)
     with house(tmp_path, gate) as home:
         process = home.start("run", "a long task")
-        assert gate.reached.wait(10)
+        assert gate.reached.wait(SECONDS)
+        until_watched(process)
         process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=20)
+        _, err = process.communicate(timeout=SECONDS)
         assert process.returncode == 130
         assert "cancelling" in err and "Traceback" not in err
         assert home.runs()[0]["state"] == "cancelled"
         home.until(lambda: not home.llm.open)
 
 
+def until_watched(process: subprocess.Popen[str]) -> None:
+    """Until it has told of the run: before that, a signal ends the command and not the run."""
+    assert process.stderr is not None
+    while "running" not in process.stderr.readline():
+        assert process.poll() is None
+
+
 def test_a_second_ctrl_c_leaves_at_once(tmp_path: Path) -> None:
     gate = Gate()
     with house(tmp_path, gate) as home:
         process = home.start("run", "a long task")
-        assert gate.reached.wait(10)
+        assert gate.reached.wait(SECONDS)
+        until_watched(process)
         os.kill(home.host_pid(), signal.SIGSTOP)
         try:
             process.send_signal(signal.SIGINT)
@@ -195,7 +219,7 @@ def test_a_second_ctrl_c_leaves_at_once(tmp_path: Path) -> None:
             while "cancelling" not in process.stderr.readline():
                 pass
             process.send_signal(signal.SIGINT)
-            _, err = process.communicate(timeout=20)
+            _, err = process.communicate(timeout=SECONDS)
         finally:
             os.kill(home.host_pid(), signal.SIGCONT)
         assert process.returncode == 130 and "retinue attach" in err
@@ -205,9 +229,10 @@ def test_sigterm_cancels_and_exits_with_143(tmp_path: Path) -> None:
     gate = Gate()
     with house(tmp_path, gate) as home:
         process = home.start("run", "a long task")
-        assert gate.reached.wait(10)
+        assert gate.reached.wait(SECONDS)
+        until_watched(process)
         process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=20)
+        process.communicate(timeout=SECONDS)
         assert process.returncode == 143
         assert home.runs()[0]["state"] == "cancelled"
 
@@ -268,10 +293,13 @@ def test_without_a_command_a_terminal_in_a_source_tree_is_offered_the_map(
     )
     os.close(theirs)
     try:
+        asked = b""
+        while b"[Y/n] " not in asked:
+            asked += os.read(ours, 4096)
+        assert b"Map this repository?" in asked
         os.write(ours, said)
-        out, _ = process.communicate(timeout=30)
+        out, _ = process.communicate(timeout=SECONDS)
         assert process.returncode == 0 and words in out
-        assert b"Map this repository?" in os.read(ours, 4096)
     finally:
         os.close(ours)
         home.close()

@@ -127,7 +127,8 @@ def test_a_sub_agent_is_told_of_from_its_start_to_its_end() -> None:
     assert (tasks["task_started"]["description"], tasks["task_started"]["tool_use_id"]) == ("looker", "c1")
     assert tasks["task_updated"]["patch"] == {"status": "running"}
     assert tasks["task_progress"]["last_tool_name"] == "write"
-    assert tasks["task_progress"]["usage"] == {"total_tokens": 120, "tool_uses": 0, "duration_ms": 200}
+    spent = {"total_tokens": 120, "estimated_tokens": 0, "tool_uses": 0, "duration_ms": 200}
+    assert tasks["task_progress"]["usage"] == spent
     assert (tasks["task_notification"]["status"], tasks["task_notification"]["summary"]) == ("failed", "no")
 
 
@@ -153,6 +154,7 @@ def test_the_result_has_everything_that_was_spent_and_refused() -> None:
         "cacheReadInputTokens": 120,
         "cacheCreationInputTokens": 0,
         "costUSD": 0.0,
+        "costIsKnown": True,
     }
 
 

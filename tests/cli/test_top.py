@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,11 +14,11 @@ from textual.widgets import DataTable, Input, Static
 
 from retinue.cli import places
 from retinue.cli.board import Board, spark
-from retinue.cli.top import Opened, Top, matches, pick
+from retinue.cli.top import Decide, Opened, Say, Top, matches, pick
 from retinue.cli.view import View
 from retinue.core.orders import Order, Spec
 from retinue.testing import call
-from tests.cli.house import House, house
+from tests.cli.house import SECONDS, House, house
 from tests.cli.terminal import terminal
 from tests.cli.test_live import FANOUT, Staff
 from tests.needs import needs
@@ -34,11 +35,26 @@ def table(app: Top) -> list[list[str]]:
 
 
 async def until(pilot: Pilot[None], what: Callable[[], Any]) -> Any:
-    for _ in range(400):
+    end = time.monotonic() + SECONDS
+    while time.monotonic() < end:
         if found := what():
             return found
         await asyncio.sleep(0.05)  # not `pilot.pause`, which waits for an idle processor
     raise AssertionError(f"did not come true; there is {table(pilot.app)}")  # type: ignore[arg-type]
+
+
+def panel(app: Top) -> str:
+    """What a decision shows; "" when none is open."""
+    return str(app.screen.query_one(Static).render()) if isinstance(app.screen, Decide) else ""
+
+
+async def choose(pilot: Pilot[None], key: str, does: str) -> None:
+    """Mark a choice when it can be marked, and confirm it when the panel says what that will do."""
+    app: Any = pilot.app
+    await until(pilot, lambda: "Choose, then press ↵" in panel(app))
+    await pilot.press(key)
+    await until(pilot, lambda: f"↵ {does}" in panel(app))
+    await pilot.press("enter")
 
 
 def drive(app: Top, script: Callable[[Pilot[None]], Any], size: tuple[int, int] = (140, 30)) -> None:
@@ -78,13 +94,26 @@ def test_runs_are_listed_opened_messaged_and_cancelled(tmp_path: Path) -> None:
             await until(pilot, lambda: "models has 5 files" in str(table(app)))
             assert [row[1] for row in table(app)] == ["◌ waiting", "● running", "✓ done"]
             await pilot.press("x")
-            await pilot.press("y")
+            await choose(pilot, "y", "cancels")
             await until(pilot, lambda: table(app)[1][1] == "- cancelled")
             await until(pilot, lambda: table(app)[0][1] == "✓ done")
 
         drive(app, script)
         posted = [s["event"] for s in home.lines("logs", "mapping/agents", "--raw") if s["event"]["event"] == "Posted"]
         assert [event["mail"]["text"] for event in posted] == ["hello"]
+
+
+def test_a_look_while_it_is_being_closed_finds_nothing_and_fails_nothing(tmp_path: Path) -> None:
+    with house(tmp_path) as home:
+        home.ok("run", "-p", "Work.")
+        app = top(home)
+
+        async def script(pilot: Pilot[None]) -> None:
+            await until(pilot, lambda: len(table(app)) == 1)
+            await app.screen_stack[0].query("#head").remove()
+            app._look()
+
+        drive(app, script)
 
 
 def test_the_table_is_filtered_sorted_and_folded(tmp_path: Path) -> None:
@@ -129,10 +158,27 @@ def test_a_question_is_answered_from_the_table(tmp_path: Path) -> None:
             await until(pilot, lambda: table(app) and table(app)[0][1] == "? needs you")
             assert table(app)[0][2] == "asks: Which [bold]one[/bold]?"
             await pilot.press("a")
-            app.screen.query_one(Input).value = "two"
-            await pilot.press("enter")
+            await until(pilot, lambda: "↵ sends it" in panel(app))
+            await pilot.press("t", "w", "o", "enter")
             await until(pilot, lambda: table(app)[0][1] == "✓ done")
             assert table(app)[0][2] == "told: two"
+
+        drive(app, script)
+
+
+def test_a_limit_is_raised_from_the_table(tmp_path: Path) -> None:
+    with house(tmp_path, ["Here I am."]) as home:
+        home.ok("run", "--bg", "--family", "none", "--max-tokens", "1000", "--on-limit", "ask", "Go.")
+        app = top(home)
+
+        async def script(pilot: Pilot[None]) -> None:
+            await until(pilot, lambda: table(app) and table(app)[0][1] == "? needs you")
+            assert table(app)[0][2].startswith("asks: 0 of 1,000 tokens spent")
+            await pilot.press("a")
+            await choose(pilot, "t", "lets you say how much")
+            await until(pilot, lambda: isinstance(app.screen, Say))
+            await pilot.press(*"1000000", "enter")
+            await until(pilot, lambda: table(app)[0][1] == "✓ done")
 
         drive(app, script)
 

@@ -51,7 +51,7 @@ def test_everything_that_would_become_active_is_shown_before_anybody_is_asked(ho
     for line in (
         'permissions.mode = "auto"  (.retinue/config.toml)',
         'permissions.allow = ["shell(git *)"]',
-        'files: "npx" "-y" "x[U+202E]y"; env: TOKEN  (.mcp.json)',
+        'files: "npx" "-y" "x\\u202ey"; env: TOKEN  (.mcp.json)',
         "web: https://mcp.example.org/x; headers: A  (.vscode/mcp.json)",
         "wide (.claude/agents/deep/wide.md): mode bypassPermissions; allow: shell(git *)",
         "AGENTS.md, 9 bytes",
@@ -267,3 +267,33 @@ def test_a_new_way_to_files_that_are_trusted_is_a_change(home: House) -> None:
 def test_servers_of_a_json5_file_are_shown_too(home: House) -> None:
     write(home.project, ".retinue/config.json5", "{mcp_servers: {x: {command: 'run-me', args: ['a b']}}}")
     assert 'mcp_servers.x: "run-me" "a b"  (.retinue/config.json5)' in home.run("trust").stderr
+
+
+def test_folders_that_links_make_very_many_hold_up_no_command(home: House) -> None:
+    """Two links in each of thirty folders to the next one are a thousand million ways."""
+    top = home.project / ".claude/agents"
+    for n in range(30):
+        (top / f"x{n}").mkdir(parents=True)
+        for name in "ab":
+            (top / f"x{n}" / name).symlink_to(f"../x{n + 1}")
+    write(top, "x30/deep.md", AGENT)
+    (home.project / ".agents").symlink_to(".claude")
+    assert home.run("agents", "list").returncode == 0
+    assert home.run("trust", "--check").returncode == 1
+    standing = Trust(str(home.folder / "trust.json")).survey(home.project)
+    assert ".claude/agents/x30/deep.md" in standing.files and standing.refused
+
+
+@pytest.mark.parametrize(("n_folders", "size", "words"), [(5_001, 0, "folders"), (0, 8 << 20, "MiB")])
+def test_a_project_with_too_much_to_trust_is_refused_at_once(
+    home: House, n_folders: int, size: int, words: str
+) -> None:
+    top = home.project / ".claude/skills"
+    top.mkdir(parents=True)
+    for n in range(n_folders):
+        (top / f"s{n}").mkdir()
+    for n in range(40 if size else 0):
+        with open(top / f"f{n}", "wb") as file:
+            file.truncate(size)
+    done = home.run("trust", "--check")
+    assert done.returncode == 2 and words in done.stderr and ".claude" in done.stderr, done.stderr

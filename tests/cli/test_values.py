@@ -39,11 +39,6 @@ def test_numbers_and_times_are_short() -> None:
     assert [words.money(usd) for usd in (0.0, 0.61, 0.0004, None)] == ["$0.00", "$0.61", "$0.0004", "n/a"]
 
 
-def test_a_text_cannot_steer_the_terminal() -> None:
-    assert "\x1b" not in words.safe("a\x1b]0;owned\x07b\nc") and words.safe("a\tb\nc") == "a\tb\nc"
-    assert words.line("a\x1b[2Jb\nc", 20) == "a [2Jb c"
-
-
 def test_states_have_one_vocabulary() -> None:
     states = ("queued", "thinking", "working", "waiting", "asking", "stopping", "timed_out")
     assert [words.state(s) for s in states] == [
@@ -84,7 +79,7 @@ def test_each_end_has_its_exit_code(state: str, stop: str, options: dict[str, An
     ("error", "code"),
     [
         (errors.ConfigError("wrong"), 2),
-        (errors.ConfigError("no key for openai: set OPENAI_API_KEY"), 6),
+        (errors.NoKey("no key for openai", "set OPENAI_API_KEY"), 6),
         (exits.NoProvider("none"), 6),
         (errors.NotFound("no run"), 2),
         (errors.Refused("open", "it is open"), 1),

@@ -7,8 +7,9 @@ import pytest
 
 from retinue.cli import wire
 from retinue.cli.feed import feed
-from retinue.cli.phrases import line
-from retinue.cli.view import OVER, Row, View, view
+from retinue.cli.rows import Row
+from retinue.cli.view import OVER, View, view
+from retinue.core.display import one_line
 from retinue.core.events import CancelAsked, ChildEnded, Described, Entry, Replied
 from retinue.core.orders import Order, Spec
 from retinue.core.state import NOTHING, Run, Thinking
@@ -227,14 +228,14 @@ def test_several_calls_are_told_by_the_first_and_a_number() -> None:
         ("\x1b]0;title\x07x", "x"),
         ("\x9b2Jx", "x"),
         ("a\u202ereversed\u2066", "areversed"),
-        ("z" + "\u0301" * 40 + "!", "z\u0301\u0301!"),
+        ("z" + "\u0301" * 40 + "!", "z\u0301\u0301\u0301\u0301!"),
         ("tab\tand\rreturn", "tab and return"),
         ("日本語 👩‍👩‍👧 ok", "日本語 👩‍👩‍👧 ok"),
         ("\x00\x07\x1b", ""),
     ],
 )
 def test_nothing_in_a_text_is_obeyed(hostile: str, tame: str) -> None:
-    assert line(hostile) == tame
+    assert one_line(hostile) == tame
     seen = View()
     seen.take(Spec(id="a", order=Order(agent="a", task=hostile, label=hostile), root="a"))
     thinking = Thinking(attempt=1, purpose="turn", hold=NOTHING, max_output=1)

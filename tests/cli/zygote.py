@@ -67,7 +67,7 @@ class Forked:
     def __init__(self, stdin: IO[bytes], stdout: IO[bytes]) -> None:
         self.stdin, self.stdout = stdin, stdout
 
-    def wait(self) -> int:
+    def wait(self, timeout: float | None = None) -> int:
         return 0
 
 
@@ -85,7 +85,7 @@ class Zygote:
         """In the place of `client.start_process`."""
         their_in, our_in = os.pipe()
         our_out, their_out = os.pipe()
-        told = json.dumps({"argv": command[3:], "cwd": cwd, "env": dict(env)}).encode()
+        told = json.dumps({"argv": command[4:], "cwd": cwd, "env": dict(env)}).encode()
         fds = array.array("i", [their_in, their_out])
         self._line.sendmsg([told], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, fds)])
         os.close(their_in)
@@ -94,7 +94,11 @@ class Zygote:
 
     def close(self) -> None:
         self._line.close()
-        self._process.wait(10)
+        try:
+            self._process.wait(60)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait(60)
 
 
 _made: list[Zygote] = []

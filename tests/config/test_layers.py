@@ -265,3 +265,53 @@ def test_json5_says_the_same_as_toml_with_the_lines_of_its_keys() -> None:
     assert [str(p) for p in found.problems] == [
         "c.json5, line 5: limits.max_turns: this must be a whole number, not a text"
     ]
+
+
+def test_prices_and_terms_reach_the_catalog_and_the_host(tmp_path: Path) -> None:
+    from retinue.cli.lending import Lender
+    from retinue.config.models import declarations
+
+    file = tmp_path / "config.toml"
+    file.write_text(
+        '[models.aliases]\nmine = "openrouter:acme/new"\n'
+        "[models.prices.mine]\ninput = 2\noutput = 8.5\n"
+        '[models.prices."anthropic:*"]\ninput = 1\noutput = 1\ncache_read = 0.1\n'
+        "[providers.claude]\nmax_concurrent = 3\nrequests_per_minute = 50\n"
+    )
+    value = Settings([read_layer(str(file), "user")]).checked().value
+    keys = {"OPENROUTER_API_KEY": "k", "ANTHROPIC_API_KEY": "k"}
+    catalog = catalog_of(value.models, keys, value.providers)
+    lender = Lender({**keys, **declarations(value.models, value.providers)})
+    for models, name in ((catalog, "mine"), (lender, "openrouter:acme/new")):
+        info = models.find(name).info
+        assert (info.price_in, info.price_out) == (2_000, 8_500)
+    for models in (catalog, lender._catalog):
+        sonnet: Any = models.find("anthropic:claude-sonnet-4-5")
+        assert (sonnet.info.price_cache_read, sonnet.governor.most) == (100, 3)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[providers.claude]\nmax_concurent = 3", "Did you mean 'max_concurrent'?"),
+        ("[providers.claude]\nmax_concurrent = 0", "must be more than 0"),
+        ('[providers.claude]\nmax_concurrent = "many"', "Expected `int | null`"),
+        ("[providers.clod]\nmax_concurrent = 1", "there is no provider 'clod'"),
+        ("[providers.local]\nmax_concurrent = 1", "has no terms"),
+        ('[models.prices."openai:m"]\ninput = 1', "output"),
+        ('[models.prices."openai:m"]\ninput = -1\noutput = 1', "0 or more"),
+        ('[models.prices."opnai:m"]\ninput = 1\noutput = 1', "there is no provider 'opnai'"),
+    ],
+)
+def test_a_mistake_in_prices_or_terms_is_told(tmp_path: Path, text: str, said: str) -> None:
+    file = tmp_path / "config.toml"
+    file.write_text(text)
+    (problem,) = Settings([read_layer(str(file), "user")]).problems
+    assert said in str(problem)
+
+
+def test_a_project_sets_no_prices_and_no_terms(tmp_path: Path) -> None:
+    file = tmp_path / "config.toml"
+    file.write_text('[models.prices."openai:m"]\ninput = 0\noutput = 0\n[providers.openai]\nmax_concurrent = 1\n')
+    problems = Settings([read_layer(str(file), "project")]).problems
+    assert len(problems) == 2 and all("your own file only" in str(p) for p in problems)

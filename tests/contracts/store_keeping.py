@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from retinue.core.board import Added
 from retinue.core.events import (
     CancelAsked,
     Dropped,
@@ -14,7 +15,7 @@ from retinue.core.events import (
     Requested,
 )
 from retinue.core.orders import Base
-from retinue.core.roster import Changes
+from retinue.core.tree import Changes
 from retinue.core.values import Mail, Origin, User
 from retinue.errors import NotFound, StoreError
 from tests.contracts.world import Opening, World, all_of, run_async, texts
@@ -141,6 +142,79 @@ class Keeping(Opening):
         empty = await heir.put_artifact(b"")
         assert await heir.get_artifact(empty.sha256) == b""
         await heir.close()
+
+    @run_async
+    async def test_an_artifact_goes_with_the_last_tree_that_names_it(self, tmp_path: Path) -> None:
+        store, world = await self.opened(tmp_path), World()
+        one, two = world.start(), world.start()
+        own, shared, noted = [(await store.put_artifact(text)).sha256 for text in (b"own", b"shared", b"noted")]
+        world.say(one, f"the whole is in artifact {own} and in {shared}")
+        world.call(two, "read")
+        world.result(two, text=f"see {shared}, which is not {'0' * 64}")
+        world.say(two)
+        await store.commit(world.take())
+        await store.note(two, "k", 1, Added(titles=(f"read {noted}",)))
+        await store.commit(Changes(forgotten=[one]))
+        with pytest.raises(NotFound):
+            await store.get_artifact(own)
+        assert [await store.get_artifact(name) for name in (shared, noted)] == [b"shared", b"noted"]
+        heir = store.survivor()
+        await heir.open()
+        await heir.commit(Changes(forgotten=[two]))
+        with pytest.raises(NotFound):
+            await heir.get_artifact(shared)
+        assert await heir.verify() == []
+        await heir.close()
+
+    @run_async
+    async def test_an_artifact_that_waits_for_the_commit_that_names_it_is_kept(self, tmp_path: Path) -> None:
+        store, world = await self.opened(tmp_path), World()
+        name = (await store.put_artifact(b"again")).sha256
+        one, two = world.start(), world.start()
+        world.say(one, name)
+        await store.commit(world.take())
+        assert (await store.put_artifact(b"again")).sha256 == name
+        await store.commit(Changes(forgotten=[one]))
+        assert await store.get_artifact(name) == b"again"
+        world.say(two, name)
+        await store.commit(world.take())
+        await store.commit(Changes(forgotten=[two]))
+        with pytest.raises(NotFound):
+            await store.get_artifact(name)
+        await store.close()
+
+    @run_async
+    async def test_a_fork_keeps_the_artifacts_of_a_base_that_is_forgotten(self, tmp_path: Path) -> None:
+        store, world = await self.opened(tmp_path), World()
+        name = (await store.put_artifact(b"of the base")).sha256
+        first = world.start("zero")
+        world.say(first, name)
+        second = world.start("two", base=Base(conversation=first, length=2))
+        world.say(second)
+        await store.commit(world.take())
+        await store.commit(Changes(forgotten=[first]))
+        assert texts(await store.messages(second))[1] == name
+        assert await store.get_artifact(name) == b"of the base"
+        await store.commit(Changes(forgotten=[second]))
+        with pytest.raises(NotFound):
+            await store.get_artifact(name)
+        await store.close()
+
+    @run_async
+    async def test_a_child_that_was_not_to_be_kept_leaves_its_artifacts_to_its_tree(self, tmp_path: Path) -> None:
+        store, world = await self.opened(tmp_path), World()
+        name = (await store.put_artifact(b"found below")).sha256
+        root, (child,) = world.family("a", retention="delete")
+        world.say(child, f"see {name}")
+        await store.commit(world.take())
+        assert await store.known([child]) == set()
+        assert await store.get_artifact(name) == b"found below"
+        world.say(root)
+        await store.commit(world.take())
+        await store.commit(Changes(forgotten=[root]))
+        with pytest.raises(NotFound):
+            await store.get_artifact(name)
+        await store.close()
 
     @run_async
     async def test_an_artifact_that_is_not_there_is_not_found(self, tmp_path: Path) -> None:

@@ -205,7 +205,7 @@ class Reading(Opening):
         assert [d.name for d in snapshot.definitions] == ["worker"]
         assert [m.name for m in snapshot.models] == ["m"]
         for row in snapshot.open:
-            assert row.run == world.roster.runs[row.spec.id]
+            assert row.run == world.trees.run(row.spec.id)
         await store.close()
 
     @run_async

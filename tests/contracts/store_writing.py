@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from retinue.core import machine
-from retinue.core.roster import Roster
 from retinue.core.state import Ended
+from retinue.core.trees import Trees
 from retinue.core.values import Rules
 from retinue.errors import StoreError
 from tests.contracts.world import Opening, World, all_of, run_async, texts
@@ -28,7 +27,7 @@ class Writing(Opening):
         heir = store.survivor()
         await heir.open()
         assert await all_of(heir) == before
-        assert (await heir.row(root)).run == world.roster.runs[root]
+        assert (await heir.row(root)).run == world.trees.run(root)
         await heir.close()
 
     @run_async
@@ -81,28 +80,28 @@ class Writing(Opening):
         world.call(children[0], "read")
         world.say(children[1], "b is done")
         await store.commit(world.take())
-        again = Roster(Rules())
+        again = Trees(Rules())
         for _, entry in await store.entries():
-            machine.fold(again, entry)
+            again.fold(entry)
         for row in (await store.load()).open:
-            assert row.run == again.runs[row.spec.id]
-            assert row.spec == again.specs[row.spec.id]
-        assert root in again.runs
+            assert row.run == again.run(row.spec.id)
+            assert row.spec == again.spec(row.spec.id)
+        assert again.run(root) is not None
         await store.close()
 
     @run_async
-    async def test_what_changes_after_a_commit_does_not_reach_the_store(self, tmp_path: Path) -> None:
+    async def test_what_is_stepped_after_a_commit_was_begun_does_not_reach_the_store(self, tmp_path: Path) -> None:
         store, world = await self.opened(tmp_path), World()
         root = world.start()
         changes = world.take()
+        before = list(changes.accounts[root].held)
         commit = asyncio.ensure_future(store.commit(changes))
-        await asyncio.sleep(0)
-        held = list(changes.accounts[root].held)
-        assert any(held)
-        changes.accounts[root].held[0] += 1_000
+        world.call(root, "read")
+        world.result(root)
+        assert world.trees.by_root[root].ledger.accounts[root].held != before
         await commit
         kept = await store.account(root)
-        assert kept.held == held
+        assert kept.held == before and kept.spent == [0, 0, 0, 0]
         kept.spent[0] += 5
         assert (await store.account(root)).spent == [0, 0, 0, 0]
         await store.close()

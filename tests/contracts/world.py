@@ -8,8 +8,8 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
-from retinue.core import machine
 from retinue.core.events import (
+    Aborted,
     AnyEvent,
     Described,
     Ordered,
@@ -19,18 +19,20 @@ from retinue.core.events import (
     ToolReturned,
 )
 from retinue.core.orders import Order, Orders
-from retinue.core.roster import Changes, Roster
+from retinue.core.state import Run
 from retinue.core.text import run_id
+from retinue.core.tree import Changes
+from retinue.core.trees import Trees
 from retinue.core.values import Assistant, Budget, Call, Definition, ModelInfo, Reply, Rules, Usage
 
 START = 1_763_000_000_000
 
 
 class World:
-    """A roster that is driven by hand; `take` gives what has to be written."""
+    """Trees that are driven by hand; `take` gives what has to be written."""
 
     def __init__(self) -> None:
-        self.roster = Roster(Rules())
+        self.trees = Trees(Rules())
         self.at = START
         tools = ("read", "spawn")
         self.apply("", Described(model=ModelInfo(name="m", price_in=3, price_out=15)))
@@ -39,10 +41,27 @@ class World:
 
     def apply(self, run: str, event: AnyEvent) -> None:
         self.at += 1
-        machine.apply(self.roster, run, self.at, event)
+        self.trees.apply(run, self.at, event)
+        for _, stopped in list(self.trees.live()):
+            for lost in stopped.broken_off:
+                self.trees.apply(stopped.id, self.at, Aborted(attempt=lost.attempt))
+        assert not self.trees.failed, self.trees.failed
+
+    @property
+    def changes(self) -> Changes:
+        """What `take` would give."""
+        found = Changes()
+        for tree in self.trees._touched.values():
+            found.add(tree.changes)
+        return found
 
     def take(self) -> Changes:
-        return self.roster.take_changes()
+        return self.trees.take_changes()
+
+    def run(self, id: str) -> Run:
+        run = self.trees.run(id)
+        assert run is not None
+        return run
 
     def start(self, task: str = "Do it.", **request: Any) -> str:
         """A root that is thinking."""
@@ -66,19 +85,19 @@ class World:
 
     def _reply(self, run: str, message: Assistant, stop: Any) -> None:
         reply = Reply(message=message, usage=Usage(input=100, output=10), stop=stop)
-        self.apply(run, Replied(attempt=self.roster.runs[run].attempt, reply=reply))
+        self.apply(run, Replied(attempt=self.run(run).attempt, reply=reply))
 
     def result(self, run: str, index: int = 0, text: str = "ok") -> None:
-        turn = self.roster.runs[run].turn
+        turn = self.run(run).turn
         self.apply(run, ToolReturned(turn=turn, index=index, call_id=f"c{index}", name="read", text=text))
 
     def spawn(self, run: str, *tasks: str, index: int = 0, **order: Any) -> list[str]:
         """Children of a run that has just called `spawn`."""
-        before = set(self.roster.specs)
+        before = set(self.trees.index.runs)
         orders = Orders(spawns=tuple(Order(agent="worker", task=task, **order) for task in tasks))
-        turn = self.roster.runs[run].turn
+        turn = self.run(run).turn
         self.apply(run, Ordered(turn=turn, index=index, call_id=f"c{index}", name="spawn", orders=orders))
-        return [id for id in self.roster.specs if id not in before]
+        return [id for id in self.trees.index.runs if id not in before]
 
     def family(self, *tasks: str, **order: Any) -> tuple[str, list[str]]:
         root = self.start()

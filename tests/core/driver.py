@@ -1,4 +1,4 @@
-"""A story: one roster, a clock that the test moves, and the answers of a world that the test plays."""
+"""A story: some trees, a clock that the test moves, and the answers of a world that the test plays."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from typing import Any
 
 import msgspec
 
-from retinue.core import machine
-from retinue.core.effects import CallModel, CallTool, Compose, Effect
+from retinue.core.accounts import Account
+from retinue.core.effects import Abort, AskSlot, CallModel, CallTool, Compose, Effect, FreeSlot
 from retinue.core.events import (
+    Aborted,
+    Admitted,
     AnyEvent,
     CancelAsked,
     Composed,
@@ -28,10 +30,10 @@ from retinue.core.events import (
     ToolReturned,
     Woke,
 )
-from retinue.core.ledger import Account
 from retinue.core.orders import Order, Orders, Send, Spec
-from retinue.core.roster import Roster
 from retinue.core.state import AnyState, Ended, Run, Stopping, calls_of
+from retinue.core.tree import Tree
+from retinue.core.trees import Trees
 from retinue.core.values import (
     Assistant,
     Call,
@@ -61,9 +63,12 @@ class Story:
     """Holds everything that a store would hold, so that a test can look at it and restart from it."""
 
     def __init__(self, rules: Rules | None = None, model: ModelInfo = MODEL) -> None:
-        self.roster = Roster(rules or Rules())
+        self.trees = Trees(rules or Rules())
         self.now = START
         self.effects: list[Effect] = []
+        self.seated: list[AskSlot | FreeSlot] = []
+        self.aborted: list[Abort] = []
+        self.keeps_aborts = False
         self.entries: list[Entry] = []
         self.rows: dict[str, Run] = {}
         self.specs: dict[str, Spec] = {}
@@ -85,10 +90,26 @@ class Story:
 
     def post(self, run: str, event: AnyEvent) -> str:
         """One event and its consequences; returns why it was refused, or ""."""
-        machine.apply(self.roster, run, self.now, event)
-        changes = self.roster.take_changes()
+        stale = self._take(run, event)
+        granted = [found for e in self.seated if (found := self.trees.seat(e)) is not None]
+        self.seated.clear()
+        for id, ticket in granted:
+            self.post(id, Admitted(ticket=ticket))
+        aborted, self.aborted = self.aborted, []
+        for effect in aborted:
+            # As if nobody knew what it has cost; a test that knows says so itself.
+            if not self.keeps_aborts:
+                self.post(effect.run, Aborted(attempt=effect.attempt))
+        return stale
+
+    def _take(self, run: str, event: AnyEvent) -> str:
+        self.trees.apply(run, self.now, event)
+        assert not self.trees.failed, self.trees.failed
+        changes = self.trees.take_changes()
         first = changes.entries[0]
         assert first.event is event
+        self.seated += [e for e in changes.effects if isinstance(e, AskSlot | FreeSlot)]
+        self.aborted += [e for e in changes.effects if isinstance(e, Abort) and e.attempt]
         self.entries += changes.entries
         self.effects += changes.effects
         self.rows.update(changes.runs)
@@ -212,20 +233,27 @@ class Story:
         return [e for e in self.entries if e.stale]
 
     def account(self, id: str) -> Account:
-        return self.roster.ledger.accounts[id]
+        tree = self.trees.of(id)
+        assert tree is not None
+        return tree.ledger.accounts[id]
 
     def held(self, lane: str) -> int:
-        found = self.roster.lanes.get(lane)
-        return 0 if found is None else found.held
+        lanes = [self.trees.lanes.lanes, *(tree.lanes for tree in self.trees.by_root.values())]
+        return sum(found.held for one in lanes if (found := one.by_name.get(lane)) is not None)
 
     def leaks(self) -> dict[str, Any]:
         """Everything that should be gone once all runs have ended."""
-        r = self.roster
-        kept = {
-            "runs": r.runs, "specs": r.specs, "children": r.children, "fans": r.fans, "mail": r.mail, "lanes": r.lanes,
-            "groups": r.groups, "granted": r.granted, "accounts": r.ledger.accounts, "tells": r.tells,
+        trees = self.trees
+        kept: dict[str, Any] = {
+            "trees": [t.root for t in trees.by_root.values() if t.specs or not t.deliveries],
+            "runs": trees.index.runs, "lanes": trees.lanes.lanes.by_name, "holders": trees.lanes.holders,
+            "conversations": [c for c in trees._writing if not (t := trees.by_root.get(c)) or not t.deliveries],
         }  # fmt: skip
         return {name: list(value) for name, value in kept.items() if value}
+
+    def tree(self, root: str = "root") -> Tree:
+        """The tree of a root; an empty one when it is not open any more."""
+        return self.trees.by_root.get(root) or Tree(root, self.trees.shared, self.trees.index)
 
     def unbalanced(self) -> list[str]:
         """Accounts that still hold something, or hold less than nothing, as they were last written."""
@@ -250,8 +278,8 @@ class Story:
             accounts=[through_json(a) for a in self.accounts.values() if not a.closed or a.below],
             mail=[(run, through_json(m)) for (run, _), m in sorted(self.mail.items()) if run in is_open],
             deliveries=[through_json(d) for d in self.deliveries.values() if d.state in ("pending", "sent", "dead")],
-            definitions=list(self.roster.definitions.values()),
-            models=list(self.roster.models.values()),
+            definitions=list(self.trees.shared.definitions.values()),
+            models=list(self.trees.shared.models.values()),
         )
 
     def ancestors(self, id: str) -> list[str]:
@@ -264,14 +292,14 @@ class Story:
     def crash(self) -> list[str]:
         """The process dies and another takes the log over; nobody is told yet."""
         snapshot = self.snapshot()
-        rules, epoch = self.roster.rules, self.roster.epoch + 1
+        rules, epoch = self.trees.shared.rules, self.trees.shared.epoch + 1
         self.found = dict(self.rows)
-        self.roster = Roster(rules)
-        order = rebuild(self.roster, snapshot)
+        self.trees = Trees(rules)
+        order = rebuild(self.trees, snapshot)
         self.post("", Opened(epoch=epoch, rules=rules))
         return order
 
-    def recover(self, id: str, restart: Restart = "unsafe") -> str:
+    def recover(self, id: str, restart: Restart = "unsafe", *, alone: str = "", clean: bool = False) -> str:
         """The new process tells the run that it was found, as it was found."""
         found: tuple[OpenCall, ...] = ()
         run = self.found.get(id, self.run(id))
@@ -282,11 +310,12 @@ class Story:
             found = tuple(
                 OpenCall(index=i, call=c, restart=restart) for i, c in enumerate(said.calls) if calls.tools >> i & 1
             )
-        return self.post(id, Recovered(epoch=self.roster.epoch, turn=run.turn, attempt=run.attempt, calls=found))
+        at: dict[str, Any] = {"epoch": self.trees.shared.epoch, "turn": run.turn, "attempt": run.attempt}
+        return self.post(id, Recovered(**at, calls=found, alone=id == alone, clean=clean))
 
-    def restart(self, restart: Restart = "unsafe") -> None:
+    def restart(self, restart: Restart = "unsafe", *, alone: str = "", clean: bool = False) -> None:
         for id in self.crash():
-            self.recover(id, restart)
+            self.recover(id, restart, alone=alone, clean=clean)
 
 
 def through_json(value: Any) -> Any:

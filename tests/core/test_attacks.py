@@ -28,6 +28,8 @@ def test_a_kept_orphan_that_ends_in_the_step_of_its_parents_end_leaves_nothing_b
     story.spawning(parent, hand(join="none", lanes=ONE, max_turns=0))
     story.reply(parent, "done")
     story.reply("root", "done")
+    assert "(turn_limit)" in story.texts("root"), "somebody has to hear of it"
+    story.reply("root", "done")
     assert story.leaks() == {}
 
 
@@ -169,7 +171,7 @@ def test_a_message_between_runs_is_cut_at_the_cap_for_mail() -> None:
     (child,) = story.spawning("root", hand(join="none"))
     story.reply("root", "", call("note"))
     story.order("root", sends=(send(child, "x" * 10_000),))
-    assert len(story.roster.mail[child][0].text) < 1_000
+    assert len(story.tree().mail[child][0].text) < 1_000
 
 
 def test_an_ended_child_with_children_of_its_own_is_not_a_live_child() -> None:
@@ -216,8 +218,8 @@ def test_a_ledger_forgets_those_who_left() -> None:
         (child,) = story.spawning("root", hand(budget=Budget(turns=3)))
         story.reply(child, "x")
     story.reply("root", "done")
-    remembered = [v for v in vars(story.roster.ledger).values() if isinstance(v, dict)]
-    assert all(len(v) <= 1 for v in remembered if v is not story.roster.ledger.touched)
+    remembered = [v for v in vars(story.tree().ledger).values() if isinstance(v, dict)]
+    assert all(len(v) <= 1 for v in remembered if v is not story.tree().ledger.touched)
 
 
 HASHED = """
@@ -260,7 +262,7 @@ class Counted(dict[str, None]):
 
 
 def walked(story: Story) -> Counted:
-    story.roster.children["root"] = counted = Counted(story.roster.children["root"])
+    story.tree().children["root"] = counted = Counted(story.tree().children["root"])
     return counted
 
 

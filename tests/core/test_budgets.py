@@ -5,11 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
+from retinue.core.accounts import limits_of
+from retinue.core.desk import weight
 from retinue.core.effects import CallTool
-from retinue.core.events import Requested
-from retinue.core.ledger import limits_of, shares
-from retinue.core.orders import Context, Order
+from retinue.core.events import Described, Requested
+from retinue.core.orders import Context, Lane, Order
+from retinue.core.shares import shares
 from retinue.core.state import Thinking
 from retinue.core.turn import prompt_bound
 from retinue.core.values import Budget, ModelInfo, Rules, Usage
@@ -35,7 +38,9 @@ def test_a_call_holds_its_bound_before_and_settles_what_it_cost_after() -> None:
 def test_a_last_turn_is_paid_from_what_was_kept_for_it() -> None:
     story = Story(Rules(min_output=100, final_output=100))
     story.start(task="x" * 76, budget=Budget(tokens=1_500))
-    assert story.asked("root").max_output == (1_500 - 200 - 100) // 2
+    told = story.messages("root")[-1]
+    assert "leaves room for a reply of at most 600 tokens" in told.text, "it is not cut short in silence"
+    assert story.asked("root").max_output == (1_500 - 2 * (100 + weight(told)) - 100) // 2
     story.reply("root", "thinking", call(), usage=Usage(input=100, output=500))
     story.tool("root", text="y" * 26)
     assert story.asked("root").purpose == "final"
@@ -94,7 +99,8 @@ def test_a_budget_of_nothing_ends_the_run_before_anything_is_spent(budget: Budge
 def test_a_budget_of_dollars_limits_the_reply() -> None:
     story = Story(Rules(min_output=1))
     story.start(task="x" * 76, budget=Budget(usd=0.000_010))  # 10,000 nanos: 200 for two prompts, 5,120 for the last
-    assert story.asked("root").max_output == (10_000 - 200 - 5 * 1_024) // 6
+    prompt = 100 + weight(story.messages("root")[-1])
+    assert story.asked("root").max_output == (10_000 - 2 * prompt - 5 * 1_024) // 6
 
 
 def test_a_model_that_costs_nothing_can_be_used_on_a_budget_of_no_dollars() -> None:
@@ -163,11 +169,11 @@ def test_a_pool_keeps_the_last_turn_of_its_owner_out_of_reach() -> None:
     root = story.account("root")
     assert root.reserve[0] > 0
     assert root.spent[0] + root.held[0] + root.reserve[0] <= 4_000
-    thinking = [c for c in children if story.is_(c) == "Thinking"]
-    assert 0 < len(thinking) < 20
-    for child in thinking:
-        story.reply(child, "x", usage=Usage(input=100, output=10))
-    assert story.accounts["root"].spent[0] <= 4_000
+    assert {story.is_(c) for c in children} == {"Thinking", "Short"}
+    while thinking := [c for c in children if story.is_(c) == "Thinking"]:
+        story.reply(thinking[0], "x", usage=Usage(input=100, output=10))
+        assert root.spent[0] + root.held[0] + root.reserve[0] <= 4_000
+    assert [story.ended(c) for c in children] == [("completed", "done")] * 20
     assert story.is_("root") == "Thinking"
 
 
@@ -216,7 +222,8 @@ def test_more_than_is_left_is_refused() -> None:
     story.start(budget=Budget(tokens=50_000))
     story.reply("root", "", call("hire"))
     story.order("root", hand(budget=Budget(tokens=30_000)), hand(budget=Budget(tokens=30_000)))
-    assert "the tokens asked for 2 children are more than is left" in story.results("root")[-1].text
+    text = story.results("root")[-1].text
+    assert "60,000 tokens were asked for, and 47,932 tokens of the parent's budget are free" in text
     assert story.children("root") == []
 
 
@@ -309,3 +316,112 @@ def test_the_test_model_has_a_price() -> None:
     assert MODEL.priced
     assert MODEL.cost(2, 3) == 17
     assert prompt_bound.__doc__
+
+
+WAITS = Rules(min_output=50, final_output=50)
+
+
+def crowd(n: int, tokens: int, **fields: Any) -> tuple[Story, list[str]]:
+    """So many children of one root with a budget; each may say 1,000 tokens and says ten."""
+    story = Story(WAITS)
+    story.start(budget=Budget(tokens=tokens), **fields)
+    return story, story.spawning("root", *(hand("y" * 76) for _ in range(n)))
+
+
+CHEAP = Usage(input=100, output=10)
+
+
+def work_off(story: Story, children: list[str], usage: Usage = CHEAP) -> None:
+    root = story.account("root")
+    while thinking := [c for c in children if story.is_(c) == "Thinking"]:
+        story.reply(thinking[-1], "x", usage=usage)
+        assert root.spent[0] + root.held[0] <= (root.limit[0] or 0)
+
+
+def test_who_finds_everything_held_by_others_waits_and_goes_on() -> None:
+    story, children = crowd(50, 12_000)
+    states = [story.is_(c) for c in children]
+    assert 5 < states.count("Thinking") < 20 and states.count("Short") == 50 - states.count("Thinking")
+    assert states == sorted(states, reverse=True), "the first come first"
+    work_off(story, children)
+    assert [story.ended(c) for c in children] == [("completed", "done")] * 50
+    story.reply("root", "all")
+    assert story.leaks() == {} and story.unbalanced() == []
+
+
+def test_who_waits_ends_when_so_much_is_spent_that_there_is_nothing_to_wait_for() -> None:
+    story, children = crowd(50, 12_000)
+    work_off(story, children, Usage(input=100, output=900))
+    ends = {story.ended(c) for c in children}
+    assert ends == {("completed", "done"), ("incomplete", "tokens_budget")}
+    assert story.accounts["root"].spent[0] <= 12_000
+
+
+def test_who_waits_for_budget_holds_no_slot_and_takes_one_when_it_goes_on() -> None:
+    lanes = (Lane(name="l", size=3, scope="tree"),)
+    story = Story(WAITS)
+    story.start(budget=Budget(tokens=6_000))
+    children = story.spawning("root", *(hand("y" * 76, lanes=lanes) for _ in range(9)))
+    assert story.held("l") == sum(story.is_(c) == "Thinking" for c in children)
+    work_off(story, children)
+    assert {story.ended(c) for c in children} == {("completed", "done")}
+    assert story.held("l") == 0
+
+
+@pytest.mark.parametrize("how", ["cancel", "restart", "deadline"])
+def test_who_waits_for_budget_can_be_cancelled_found_again_and_late(how: str) -> None:
+    timeout = {"timeout_ms": 60_000} if how == "deadline" else {}
+    story, children = crowd(20, 9_000, **timeout)
+    short = [c for c in children if story.is_(c) == "Short"]
+    if how == "cancel":
+        for child in short:
+            story.cancel(child)
+        assert {story.ended(c) for c in short} == {("cancelled", "cancelled")}
+    if how == "restart":
+        story.restart()
+        assert {story.is_(c) for c in short} <= {"Thinking", "Short", "Ended"}
+    if how == "deadline":
+        story.later(60_001)
+        for child in short:
+            story.wake(child)
+        assert {story.ended(c) for c in short} == {("timed_out", "deadline")}
+    if story.is_("root") == "Waiting":
+        work_off(story, children)
+    assert story.tree().ledger.waits == {}
+    assert story.is_("root") in ("Thinking", "Ended")
+
+
+def test_who_comes_later_waits_behind_who_waits_already() -> None:
+    story = Story(WAITS)
+    story.start(budget=Budget(tokens=5_500))
+    (first, large, small) = story.spawning("root", hand("a"), hand("y" * 3_000), hand("b"))
+    assert [story.is_(c) for c in (first, large, small)] == ["Thinking", "Short", "Short"]
+    story.reply(first, "x", usage=Usage(input=50, output=10))
+    assert story.is_(large) == "Thinking"
+
+
+def test_a_child_on_a_model_without_a_price_is_refused_where_dollars_are_limited() -> None:
+    story = Story()
+    story.post("", Described(model=ModelInfo(name="unpriced")))
+    story.start(budget=Budget(usd=1.0))
+    story.reply("root", "", call("hire"))
+    story.order("root", hand("a", model="unpriced"))
+    assert "the price of 'unpriced' is unknown" in story.texts("root")
+    assert story.children("root") == []
+
+
+def test_what_a_provider_adds_by_itself_is_held_too_until_it_has_counted() -> None:
+    story = Story(model=replace(MODEL, preamble=700))
+    story.start(task="x" * 76)
+    assert held(story, "root")[0] == 100 + 700 + MODEL.max_output
+    story.reply("root", "", call(), usage=Usage(input=90, output=20))
+    story.tool("root", text="y" * 26)
+    assert held(story, "root")[0] < 300 + MODEL.max_output
+
+
+def test_what_a_provider_did_not_count_and_was_estimated_is_booked() -> None:
+    story = Story()
+    story.start(budget=Budget(tokens=10_000))
+    story.reply("root", "", call(), usage=Usage(output=20, estimated=300))
+    assert story.account("root").spent[0] == 320
+    assert story.run("root").usage.estimated == 300

@@ -111,7 +111,7 @@ RUNS = st.builds(
     deadline=MAYBE,
     access=st.none() | ACCESS,
     breaker=st.none() | st.builds(Breaker, signature=TEXT, count=INT, until=INT),
-    **dict.fromkeys(("version", "attempt", "turn", "length", "start", "context", "fresh", "deaths"), INT),
+    **dict.fromkeys(("version", "attempt", "turn", "length", "start", "context", "fresh", "epoch"), INT),
 )
 ORDERS = st.builds(
     Order,

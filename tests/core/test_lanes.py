@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from retinue.core.events import Admitted, Asked, Enlisted
+from retinue.core.lanes import SharedLanes
 from retinue.core.orders import Lane
 from retinue.core.state import Queued
 from retinue.core.values import Budget
@@ -217,4 +218,46 @@ def test_three_hundred_runs_in_a_lane_of_three_never_exceed_it() -> None:
         story.reply(thinking[0], "x")
         n_done += 1
     assert story.is_("root") == "Thinking"
-    assert story.roster.lanes == {}
+    assert story.trees.lanes.lanes.by_name == {}
+
+
+def test_only_the_ticket_that_was_asked_for_admits_to_a_lane_that_trees_share() -> None:
+    story = Story()
+    story.start("a", lanes=ONE)
+    story.start("b", lanes=ONE)
+    state = story.state("b")
+    assert isinstance(state, Queued)
+    assert "no slot" in story.post("b", Admitted(ticket=state.ticket + 1))
+    assert "no slot" in story.post("b", Admitted())
+    assert story.is_("b") == "Queued"
+
+
+def test_to_free_a_slot_twice_frees_it_once() -> None:
+    lanes, (lane,) = SharedLanes(), ONE
+    assert lanes.ask("a", lane, back=False, ticket=1)
+    assert not lanes.ask("b", lane, back=False, ticket=2)
+    assert not lanes.ask("c", lane, back=False, ticket=3)
+    assert lanes.free("a", lane) == ("b", 2)
+    assert lanes.free("a", lane) is None
+    assert lanes.free("c", lane) is None, "it only waited"
+    assert lanes.free("b", lane) is None
+    assert lanes.lanes.by_name == {} and lanes.holders == {}
+
+
+def test_lanes_of_the_tree_are_taken_before_those_that_trees_share() -> None:
+    own, shared = Lane(name="own", size=9, scope="tree"), Lane(name="shared", size=1)
+    story = Story()
+    story.start("a", lanes=(shared, own))
+    assert [lane.name for lane in story.specs["a"].order.lanes] == ["own", "shared"]
+
+
+def test_after_a_restart_who_was_at_work_holds_its_slot_in_a_shared_lane() -> None:
+    story = Story()
+    for id in "abc":
+        story.start(id, lanes=ONE)
+    story.restart()
+    assert [story.is_(id) for id in "abc"] == ["Thinking", "Queued", "Queued"]
+    assert story.held("one") == 1
+    for id in "abc":
+        story.reply(id, "x")
+    assert story.leaks() == {}

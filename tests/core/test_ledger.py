@@ -5,8 +5,11 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from retinue.core.ledger import Account, Ledger, shares
+from retinue.core.accounts import Account
+from retinue.core.ledger import Ledger
+from retinue.core.shares import shares
 from retinue.core.state import NOTHING, Amounts
+from retinue.core.verdicts import Ask, Verdict
 from tests.core.driver import through_json
 
 AMOUNT = st.integers(0, 60)
@@ -64,8 +67,9 @@ class Bank:
                 else:
                     self.ledger.release(id, grant)
         elif what == "reserve":
-            free = [self.ledger.accounts[id].free(i, final=True) for i in range(4)]
-            kept = [min(a, max(0, f or 0)) for a, f in zip(amounts, free, strict=True)]
+            account = self.ledger.accounts[id]
+            free = [(account.limit[i] or 0) - account.spent[i] - account.held[i] for i in range(4)]
+            kept = [min(a, max(0, f)) for a, f in zip(amounts, free, strict=True)]
             self.ledger.keep(id, (kept[0], kept[1], kept[2], kept[3]))
         elif what == "close" and not any(owner == id for owner, _ in self.holds):
             self.open.remove(id)
@@ -145,9 +149,9 @@ def test_a_reserve_is_for_its_owner_only() -> None:
     ledger.keep("r", (40, 7, 7, 7))
     assert ledger.accounts["r"].reserve == [40, 0, 0, 0]
     assert ledger.lacks("c", (61, 0, 0, 0)) == "tokens"
-    assert ledger.lacks("c", (61, 0, 0, 0), final=True) == "tokens"
     assert ledger.lacks("r", (61, 0, 0, 0)) == "tokens"
-    assert ledger.lacks("r", (100, 0, 0, 0), final=True) is None
+    assert ledger.look("c", Ask((61, 0, 0, 0), is_last=True)) == Verdict("short", "r", "tokens")
+    assert ledger.look("r", Ask((100, 0, 0, 0), is_last=True)).word == "go"
 
 
 def test_a_funded_account_stops_a_hold_and_its_spending_shrinks_the_grant_above() -> None:

@@ -84,7 +84,7 @@ def test_permitted_peers_may_write_to_each_other() -> None:
     (peer,) = story.spawning("root", hand(join="none"))
     (a,) = story.spawning("root", hand(join="none", access=Capabilities(comms=(peer,))))
     assert says(story, a, send(peer, "psst")) == "Done."
-    assert [m.text for m in story.roster.mail[peer]] == ["psst"]
+    assert [m.text for m in story.tree().mail[peer]] == ["psst"]
 
 
 def test_a_permission_that_was_taken_back_is_gone() -> None:
@@ -108,14 +108,14 @@ def test_one_sender_cannot_fill_a_mailbox() -> None:
 def test_nor_with_the_sends_of_one_order() -> None:
     story, a, _ = family(Rules(mail_per_sender=2))
     says(story, "root", *(send(a) for _ in range(5)))
-    assert len(story.roster.mail.get(a, ())) <= 2
+    assert len(story.tree().mail.get(a, ())) <= 2
 
 
 def test_a_refused_message_refuses_the_whole_order() -> None:
     story, a, b = family()
     text = says(story, "root", send(a), send("nobody"), cancels=(b,))
     assert "comms" in text
-    assert story.roster.mail == {}
+    assert story.tree().mail == {}
     assert story.is_(b) == "Thinking"
 
 
@@ -302,3 +302,16 @@ def test_failures_count_however_they_are_joined(join: Any) -> None:
     assert breaker is not None
     assert breaker.until > story.now
     assert story.did(CallTool, "root") == 2
+
+
+def test_news_for_a_run_that_has_no_turn_left_is_read_by_somebody_above_it() -> None:
+    story = Story()
+    story.start()
+    (middle,) = story.spawning("root", hand("m", max_turns=2))
+    (below,) = story.spawning(middle, hand("b", join="none", bond="keep"))
+    story.reply(middle, "", call("look"))
+    story.reply(below, "<found>")
+    story.tool(middle)
+    assert story.ended(middle) == ("incomplete", "turn_limit")
+    assert "<found>" not in story.texts(middle)
+    assert "<found>" in story.texts("root")

@@ -53,7 +53,7 @@ def test_an_announcement_is_due_at_once_and_gone_when_it_is_acked() -> None:
     assert story.effects[-1] == Transmit(key=key)
     story.post("", Acked(key=key))
     assert story.deliveries[key].state == "acked"
-    assert story.roster.deliveries == {}
+    assert story.trees.index.deliveries == {}
     assert "not open" in story.post("", Acked(key=key))
 
 
@@ -69,7 +69,7 @@ def test_a_bounce_waits_longer_each_time_and_then_is_dead() -> None:
     story.post("", Sent(key=key))
     story.post("", Bounced(key=key, error="gone"))
     assert (story.deliveries[key].state, story.deliveries[key].error) == ("dead", "gone")
-    assert key in story.roster.deliveries
+    assert key in story.trees.index.deliveries
 
 
 def test_a_dead_one_can_be_sent_again_or_dropped() -> None:
@@ -81,7 +81,7 @@ def test_a_dead_one_can_be_sent_again_or_dropped() -> None:
     assert (story.deliveries[key].state, story.deliveries[key].bounces) == ("pending", 0)
     assert story.post("", Dropped(key=key)) == ""
     assert story.deliveries[key].state == "suppressed"
-    assert story.roster.deliveries == {}
+    assert story.trees.index.deliveries == {}
 
 
 def test_one_completion_has_one_key_whatever_is_tried() -> None:

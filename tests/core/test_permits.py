@@ -116,7 +116,7 @@ def test_paths_are_compared_without_detours(pattern: str, path: str, is_denied: 
     found = verdict(calls("write", path=path), WRITE, rules(f"deny: write({pattern})", mode="bypassPermissions"))
     assert (found == "deny") == is_denied
     bounds = (("", (f"deny: write({pattern})",)),)
-    assert bool(permits.denied_path(bounds, "write", path)) == is_denied
+    assert bool(permits.barred_path(bounds, ("write",), path)) == is_denied
 
 
 def test_a_domain_is_a_host_and_what_is_below_it() -> None:
@@ -218,3 +218,29 @@ def test_no_pattern_takes_long() -> None:
         assert verdict(calls("shell", command="a" * 50_000), SHELL, rules(f"deny: shell({pattern})")) == "ask"
     deep = "/".join(["**"] * 100 + ["x"])
     assert verdict(calls("write", path="/".join(["a"] * 2_000)), WRITE, rules(f"deny: write({deep})")) == "ask"
+
+
+def test_a_rule_that_asks_keeps_from_a_file_that_nobody_was_asked_about() -> None:
+    bounds = (("/ws", ("ask: read(**/.env)", "allow: read(**)")),)
+    assert permits.barred_path(bounds, ("read", "search"), "/ws/.env") == "ask: read(**/.env)"
+    asked = ("read", "conf/../.env", "/ws")
+    assert permits.barred_path(bounds, ("read", "search"), "/ws/.env", *asked) == ""
+    assert permits.barred_path(bounds, ("read", "search"), "/ws/.env", "read", "link.txt", "/ws") != ""
+    assert permits.barred_path(bounds, ("read", "search"), "/ws/a.txt") == ""
+
+
+@pytest.mark.parametrize(
+    ("rule", "top", "seen"),
+    [
+        ("deny: read(**/.env)", "/ws", ["**/.env", ".env"]),
+        ("deny: read(keys/**)", "/ws", ["keys/**"]),
+        ("ask: search(keys/*.pem)", "/ws/keys", ["*.pem"]),
+        ("deny: *(/w*/keys/x)", "/ws", ["keys/x"]),
+        ("deny: read(/etc/**)", "/ws", []),
+        ("deny: write(**/.env)", "/ws", []),
+        ("deny: read", "/ws", []),
+        ("allow: read(**)", "/ws", []),
+    ],
+)
+def test_patterns_are_seen_from_another_directory(rule: str, top: str, seen: list[str]) -> None:
+    assert permits.patterns_below((("/ws", (rule,)),), ("read", "search"), top) == seen

@@ -9,13 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from retinue.core import machine, policy
+from retinue.core import policy
 from retinue.core.desk import OVERHEAD, weight
 from retinue.core.effects import CallModel
 from retinue.core.events import Answered, Asked, ChildEnded, Entry, Narrowed, Woke
 from retinue.core.orders import Context, Lane
-from retinue.core.roster import Roster
 from retinue.core.state import Asking, Ended, Queued, Run, Thinking, Waiting, Working
+from retinue.core.tree import Tree
+from retinue.core.trees import Trees
 from retinue.core.values import Assistant, Budget, Call, Capabilities, Message, Result, Rules, Usage, User
 from tests.core.driver import MODEL, Story, call, hand, through_json
 
@@ -109,7 +110,7 @@ class World:
                     self.tool(id, rng.choice(tools))
                 elif asks:
                     story.post(id, Answered(turn=run.turn, index=rng.choice(asks), call_id="x", text="yes"))
-                elif (fan_in := story.roster.fans.get(id)) and any(f.composing for f in fan_in.fans.values()):
+                elif (fan_in := story.tree().fans.get(id)) and any(f.composing for f in fan_in.fans.values()):
                     story.compose(id)
 
     def reply(self, id: str) -> None:
@@ -134,7 +135,8 @@ class World:
             story.post(id, Asked(question="?", **story.address(id, index)))
         elif story.tool_call(id, index).call.name == "hire":
             join = rng.choice(["call", "turn", "none"])
-            children = [c for c in story.roster.children.get(id, ()) if c in story.roster.runs]
+            tree = story.tree()
+            children = [c for c in tree.children.get(id, ()) if c in tree.runs]
             cancels = tuple(c for c in children if rng.random() < 0.1)
             compose = rng.random() < 0.3
             spawns = [self.child(join, compose) for _ in range(rng.randrange(0, 4))] if len(story.rows) < 60 else []
@@ -149,28 +151,34 @@ class World:
 
 
 def check(story: Story) -> None:
-    roster = story.roster
-    assert not roster.tells
+    trees = story.trees
     slots: dict[str, int] = {}
-    for id, run in roster.runs.items():
-        assert not isinstance(run.state, Ended), f"{id} has ended and is still on the roster"
-        assert run == story.rows[id]
-        lanes = roster.specs[id].order.lanes
+    for spec, run in trees.live():
+        assert not isinstance(run.state, Ended), f"{run.id} has ended and is still in its tree"
+        assert run == story.rows[run.id]
+        lanes = spec.order.lanes
         at_work = isinstance(run.state, Thinking | Working)
         n = len(lanes) if at_work else run.state.lane if isinstance(run.state, Queued) else 0
         for lane in lanes[:n]:
             slots[lane.name] = slots.get(lane.name, 0) + 1
         assert run.wake_at is not None or type(run.state).__name__ == "Stopping"
-    held = {name: lane.held for name, lane in roster.lanes.items() if lane.held}
-    assert held == slots
-    for account in roster.ledger.accounts.values():
+    assert {name: story.held(name) for name in slots} == slots
+    everywhere = [trees.lanes.lanes, *(tree.lanes for tree in trees.by_root.values())]
+    assert sum(lane.held for lanes in everywhere for lane in lanes.by_name.values()) == sum(slots.values())
+    for tree in trees.by_root.values():
+        check_tree(tree)
+
+
+def check_tree(tree: Tree) -> None:
+    assert not tree.tells
+    for account in tree.ledger.accounts.values():
         for i, limit in enumerate(account.limit):
             assert account.held[i] >= 0
             assert limit is None or account.spent[i] + account.held[i] <= limit, (account.id, i)
-    for id, fan_in in roster.fans.items():
-        assert id in roster.runs
+    for id, fan_in in tree.fans.items():
+        assert id in tree.runs
         for fan in fan_in.fans.values():
-            assert all(roster.is_live(c) for c in fan.pending)
+            assert all(tree.is_live(c) for c in fan.pending)
         out = sum(len(f.pending) for f in fan_in.fans.values() if f.join == "turn")
         assert fan_in.out == out
         assert fan_in.by_turn == sum(f.join == "turn" for f in fan_in.fans.values())
@@ -206,17 +214,19 @@ def test_folding_the_log_gives_the_state(seed: int, n: int) -> None:
     for _ in range(n):
         world.step()
     story = world.story
-    folded = Roster(Rules(min_output=20, final_output=20, max_deaths=50, breaker_after=3, mail_per_sender=3))
+    folded = Trees(Rules(min_output=20, final_output=20, max_deaths=50, breaker_after=3, mail_per_sender=3))
     rows: dict[str, Run] = {}
     messages: dict[tuple[str, int], Message] = {}
     for entry in story.entries:
-        machine.fold(folded, through_json(entry))
+        folded.fold(through_json(entry))
         changes = folded.take_changes()
         rows.update(changes.runs)
         messages.update({(c, i): m for c, i, m in changes.messages})
     assert rows == story.rows
     assert messages == {(c, i): m for c, own in story.said.items() for i, m in own.items()}
-    assert folded.ledger.accounts == story.roster.ledger.accounts
+    assert {r: t.ledger.accounts for r, t in folded.by_root.items()} == {
+        r: t.ledger.accounts for r, t in story.trees.by_root.items()
+    }
 
 
 @settings(max_examples=200, deadline=None, derandomize=True)
@@ -243,7 +253,7 @@ def test_pending_and_ended_are_always_all(order: list[int], n: int, join: Any, d
         else:
             story.reply(child, f"<{child}>")
             back.add(child)
-        fan_in = story.roster.fans.get("root")
+        fan_in = story.tree().fans.get("root")
         if fan_in is not None:
             (fan,) = fan_in.fans.values()
             assert {o.id for o in fan.ended} == back

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from retinue.core.effects import CallModel, CallTool, Compose
-from retinue.core.events import Answered, Asked, Woke
+from retinue.core.events import Answered, Asked, Cleared, Woke
 from retinue.core.orders import Lane
 from retinue.core.recovery import UNKNOWN
-from retinue.core.state import Queued, Thinking
+from retinue.core.state import Queued, Suspicion, Thinking
 from retinue.core.values import Budget, Capabilities, Rules, User
 from tests.core.driver import Story, call, hand, send
 
@@ -31,7 +31,7 @@ def test_a_lost_model_call_is_booked_and_made_again() -> None:
     story.restart()
     assert story.asked("root").attempt == 2
     run = story.run("root")
-    assert (run.usage.estimated, run.restarts, run.deaths) == (state.hold[0], 1, 1)
+    assert (run.usage.estimated, run.restarts, run.suspicion) == (state.hold[0], 1, Suspicion(deaths=1))
     assert story.account("root").spent[0] == state.hold[0]
     story.reply("root", "back again")
     assert story.ended("root") == ("completed", "done")
@@ -57,7 +57,7 @@ def test_a_run_that_waited_to_try_again_still_waits() -> None:
     before = story.state("root")
     story.restart()
     assert story.state("root") == before
-    assert story.run("root").deaths == 0
+    assert story.run("root").suspicion is None
     story.wake("root")
     story.reply("root", "ok")
     assert story.unbalanced() == []
@@ -248,11 +248,59 @@ def test_a_run_that_keeps_killing_the_process_is_put_aside(at_work: str) -> None
     if at_work == "working":
         story.reply("root", "", call())
     story.restart("pure")
-    story.restart("pure")
-    assert story.run("root").deaths == 2
-    story.restart("pure")
+    story.restart("pure", alone="root")
+    assert story.run("root").suspicion == Suspicion(deaths=2, on_trial=True)
+    story.restart("pure", alone="root")
+    story.restart("pure", alone="root")
+    assert story.run("root").suspicion == Suspicion(deaths=4, alone=2, on_trial=True)
+    story.restart("pure", alone="root")
     assert story.ended("root") == ("interrupted", "quarantined")
     assert "3 times in a row" in story.ending("root").error
+
+
+def test_a_death_is_held_only_against_those_whom_that_process_had_taken_up() -> None:
+    story = started(Rules(max_deaths=1))
+    story.start("other")
+    story.restart()
+    for _ in range(3):
+        story.crash()
+        story.recover("other")
+    assert story.run("other").suspicion == Suspicion(deaths=4)
+    story.crash()
+    story.recover("root")
+    assert story.run("root").suspicion == Suspicion(deaths=1)
+
+
+def test_who_was_about_to_be_blamed_and_was_not_there_is_blamed_less_easily() -> None:
+    story = started(Rules(max_deaths=2))
+    story.restart()
+    story.restart(alone="root")
+    story.restart(alone="root")
+    assert story.run("root").suspicion == Suspicion(deaths=3, alone=1, on_trial=True)
+    story.crash()
+    story.restart(alone="root")
+    assert story.run("root").suspicion == Suspicion(deaths=3, cleared=1, on_trial=True)
+    story.restart(alone="root")
+    story.restart(alone="root")
+    assert story.is_("root") == "Thinking"
+    story.restart()
+    assert story.ended("root") == ("interrupted", "quarantined")
+
+
+def test_a_run_that_was_cleared_begins_anew_and_closing_in_good_order_is_no_death() -> None:
+    story = started(Rules(max_deaths=1))
+    story.restart()
+    story.restart(alone="root")
+    story.post("root", Cleared())
+    assert story.run("root").suspicion == Suspicion(cleared=1)
+    story.restart(alone="root")
+    story.restart(alone="root", clean=True)
+    assert story.run("root").suspicion == Suspicion(deaths=1, cleared=1, on_trial=True)
+    story.restart()
+    assert story.is_("root") == "Thinking"
+    assert story.run("root").suspicion == Suspicion(deaths=2, alone=1, cleared=1)
+    story.reply("root", "back")
+    assert story.run("root").suspicion is None
 
 
 def test_progress_forgives_deaths() -> None:
@@ -263,7 +311,7 @@ def test_progress_forgives_deaths() -> None:
         story.reply("root", "", call())
         story.restart("pure")
         story.tool("root")
-        assert story.run("root").deaths == 0
+        assert story.run("root").suspicion is None
     story.reply("root", "survived")
     assert story.ended("root") == ("completed", "done")
 
@@ -271,6 +319,7 @@ def test_progress_forgives_deaths() -> None:
 def test_a_parent_hears_of_the_child_that_was_put_aside() -> None:
     story = started(Rules(max_deaths=1))
     (child,) = story.spawning("root", hand())
+    story.restart(alone=child)
     story.restart()
     assert story.ended(child) == ("interrupted", "quarantined")
     assert "quarantined" in story.results("root")[-1].text
@@ -324,3 +373,33 @@ def test_a_crash_inside_the_recovery_changes_nothing_more() -> None:
     story.reply(b, "two")
     assert story.is_("root") == "Thinking"
     assert len(story.results("root")) == 1
+
+
+@pytest.mark.parametrize("steers", [True, False])
+@pytest.mark.parametrize("restarts", [True, False])
+def test_what_had_come_back_is_told_in_the_order_of_the_calls_also_after_a_restart(
+    restarts: bool, steers: bool
+) -> None:
+    story = Story()
+    story.start()
+    story.reply("root", "", call("hire", "c0"), call("hire", "c1"))
+    story.order("root", hand("d"), hand("c"), index=1)
+    story.order("root", hand("b"), hand("a"), index=0)
+    for child in story.children("root"):
+        if story.specs[child].order.task in ("a", "d"):
+            story.reply(child, f"<{story.specs[child].order.task}>")
+    if restarts:
+        story.restart()
+    if steers:
+        story.mail_to("root", "stop waiting", steer=True)
+        text = story.texts("root")
+        still = [line for line in text.splitlines() if line.startswith("Still running")]
+        tasks = [
+            [t for t in "abcd" if any(story.specs[c].order.task == t and c in line for c in story.specs)]
+            for line in still
+        ]
+        assert tasks == [["b"], ["c"]]
+    else:
+        story.cancel("root")
+        text = story.ending("root").text
+    assert text.index("<a>") < text.index("<d>")

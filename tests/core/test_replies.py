@@ -202,7 +202,7 @@ def test_an_announcement_goes_out_and_a_skip_token_keeps_it_in() -> None:
         (delivery,) = story.deliveries.values()
         assert delivery.state == state
         assert delivery.origin.channel == "chat"
-        assert bool(story.roster.deliveries) == (state == "pending")
+        assert bool(story.trees.index.deliveries) == (state == "pending")
 
 
 def test_a_refusal_fails_the_run() -> None:
@@ -362,7 +362,7 @@ def test_an_exhausted_context_is_compacted_with_the_prompt_for_it_and_the_task_t
     story.fail("root", kind, "too long")
     assert story.asked("root").purpose == "compact"
     nudge = story.messages("root")[-1].text
-    assert nudge.startswith(COMPACT) and nudge.endswith(story.roster.specs["root"].order.task)
+    assert nudge.startswith(COMPACT) and nudge.endswith(story.tree().specs["root"].order.task)
     story.reply("root", "we know this")
     assert story.asked("root").purpose == "turn" and "we know this" in story.messages("root")[-1].text
 
@@ -414,7 +414,7 @@ def test_a_definition_can_change_while_its_run_is_open() -> None:
     story = Story()
     story.start()
     story.define("boss", instructions="new")
-    assert isinstance(story.roster.definitions["boss"], Definition)
+    assert isinstance(story.trees.shared.definitions["boss"], Definition)
     story.reply("root", "fine")
     assert story.ended("root") == ("completed", "done")
 

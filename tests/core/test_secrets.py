@@ -7,13 +7,15 @@ import html
 import json
 import re
 import string
+from typing import Any
 from urllib.parse import quote, quote_plus
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from retinue.core.secrets import LEAST, PIECE, Redactor, secret_names, secrets_of
+from retinue.core.secret_values import secret_names, secrets_of, secrets_of_entry, secrets_of_server
+from retinue.core.secrets import LEAST, PIECE, Redactor
 
 KEY = "sk-live_9aB+cD/eF~gH0123"
 PASSWORD = 'p@ss "wörd" & <kö>/\\%'
@@ -171,7 +173,7 @@ def test_a_mark_never_shows_what_it_hides() -> None:
 
 
 def test_a_redactor_does_not_show_its_values_when_it_is_printed() -> None:
-    assert KEY not in repr(Redactor([KEY])) and KEY not in str(Redactor.of_environment({"X_KEY": KEY}))
+    assert KEY not in repr(Redactor([KEY])) and KEY not in str(Redactor(secrets_of({"X_KEY": KEY})))
 
 
 ENVIRONMENT = {
@@ -207,7 +209,7 @@ def test_the_secrets_of_an_environment_are_found_by_name_and_by_shape() -> None:
     assert {"s3cr%40t-word", "s3cr@t-word", "only-a-password", "ghp_0123456789abcdef", "quoted secret 1"} <= set(
         secrets_of(ENVIRONMENT).values()
     )
-    redactor = Redactor.of_environment(ENVIRONMENT)
+    redactor = Redactor(secrets_of(ENVIRONMENT))
     told = json.dumps(ENVIRONMENT)
     assert not [name for name, value in secrets_of(ENVIRONMENT).items() if value in redactor.clean(told)]
     assert "db.example.org:5432" in redactor.clean(told)
@@ -220,3 +222,46 @@ def test_the_keys_of_every_known_provider_count_as_secrets() -> None:
     names = {key for provider in PROVIDERS.values() for key in provider.keys}
     assert names
     assert secret_names(dict.fromkeys(names, "0123456789abcdef")) == sorted(names)
+
+
+LETTERS = "Zq8Rt5Yv2Bk7Jd4Hf1Gs9Ac6Lm3Np0Xw"
+JWT = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJhZGEifQ.Zq8Rt5Yv2Bk7Jd4Hf1"
+
+
+@pytest.mark.parametrize(
+    ("entry", "secret"),
+    [
+        ({"env": {"HEADERS": '{"Authorization": "Bearer ntn_5521A8r7Kq2Lm9Xy4", "V": "1"}'}}, "ntn_5521A8r7Kq2Lm9Xy4"),
+        ({"env": {"SETTINGS": '{"a": [{"password": "hunter2hunter2"}]}'}}, "hunter2hunter2"),
+        ({"args": ["--header", f"Authorization: Bearer {LETTERS}"]}, LETTERS),
+        ({"args": ["-H", "X-Api-Key: opensesame"]}, "opensesame"),
+        ({"args": ["-e", "GITHUB_PAT=opensesame", "image"]}, "opensesame"),
+        ({"env": {"IDENTITY": JWT}}, JWT),
+        ({"args": [f"--jwt-is={JWT}"]}, JWT),
+        ({"env": {"UP": "${UNSET:-Kp3Vw8Xc1Zb6}"}}, "Kp3Vw8Xc1Zb6"),
+        ({"args": ["--x", "${API_KEY:-opensesame}"]}, "opensesame"),
+        ({"headers": {"X-Gate": "opensesame"}}, "opensesame"),
+        ({"http_headers": {"X-Gate": "open-${WHO}-sesame"}}, "open-${WHO}-sesame"),
+        ({"env": {"UP": "open-sesame-open-sesame"}}, "open-sesame-open-sesame"),
+        ({"env": {"UP": "hunter2hunter"}}, "hunter2hunter"),
+        ({"url": f"https://mcp.example.com/s/{LETTERS}/mcp"}, LETTERS),
+    ],
+)
+def test_the_secrets_of_a_server_are_found_wherever_its_file_has_them(entry: dict[str, Any], secret: str) -> None:
+    assert secret in secrets_of_entry("s", entry).values()
+
+
+def test_what_everybody_may_know_of_a_server_stays() -> None:
+    env = {
+        "NODE_ENV": "production",
+        "DIR": "/srv/ada/project-12345678/a",
+        "LEVEL": "debug",
+        "HOST": "db.example.com:5432",
+    }
+    headers = {"Accept": "application/json, text/event-stream", "Notion-Version": "2022-06-28"}
+    args = ("-y", "@modelcontextprotocol/server-github", "--root=/srv/data", "run", "--level=debug")
+    assert secrets_of_server("s", env=env, headers=headers, url="https://api.example.com/mcp/v1", args=args) == {}
+
+
+def test_a_key_in_the_path_of_an_address_is_known() -> None:
+    assert LETTERS in secrets_of({"OPENAI_BASE_URL": f"https://gw.example.com/{LETTERS}/v1"}).values()

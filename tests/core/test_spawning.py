@@ -88,7 +88,7 @@ def test_two_spawning_calls_of_one_turn_share_one_fan_in() -> None:
     assert story.results("root") == []
     story.reply(b, "two")
     assert [r.call_id for r in story.results("root")] == ["x", "y"]
-    assert story.roster.fans == {}
+    assert story.tree().fans == {}
 
 
 @pytest.mark.parametrize("join", ["call", "turn"])
@@ -174,7 +174,7 @@ def test_a_family_puts_the_outcomes_into_its_own_words() -> None:
     assert story.results("root")[-1].text == "one and two"
     assert story.compose("root", "again") != ""
     assert len(story.results("root")) == 1
-    assert story.roster.fans == {}
+    assert story.tree().fans == {}
 
 
 def test_a_failed_child_is_an_error_with_the_true_state() -> None:
@@ -303,7 +303,7 @@ def test_groups_are_limited_by_kind() -> None:
     assert "groups" in refused(story, hand(group="g2", group_kind="bg", limits=limits))
     for child in story.children("root")[1:]:
         story.reply(child, "x")
-    assert story.roster.groups == {}
+    assert story.tree().groups == {}
 
 
 def test_each_order_of_a_call_is_held_to_the_group_limit() -> None:
@@ -392,4 +392,4 @@ def test_an_ended_member_with_children_of_its_own_does_not_keep_its_group_runnin
     (orphan,) = story.spawning(member, hand(join="none"))
     story.reply(member, "done")
     assert story.is_(orphan) == "Thinking"
-    assert story.roster.groups == {}
+    assert story.tree().groups == {}

@@ -8,14 +8,18 @@ import pytest
 
 from retinue.core import events
 from retinue.core.events import (
+    Aborted,
     Acked,
     Admitted,
+    Afforded,
     Answered,
     AnyEvent,
     Asked,
     Bounced,
+    Broken,
     CancelAsked,
     ChildEnded,
+    Cleared,
     Closed,
     Composed,
     Decided,
@@ -24,12 +28,14 @@ from retinue.core.events import (
     Enlisted,
     Forgotten,
     Granted,
+    LimitChanged,
     ModelFailed,
     Narrowed,
     OpenCall,
     Opened,
     Ordered,
     Posted,
+    Prolonged,
     Recovered,
     Registered,
     Replied,
@@ -47,7 +53,9 @@ from tests.core.driver import Story, call, hand
 ADDRESS: dict[str, Any] = {"turn": 1, "index": 0, "call_id": "c1"}
 RUN_EVENTS: list[AnyEvent] = [
     Enlisted(),
+    Aborted(attempt=1),
     Admitted(),
+    Afforded(),
     Replied(
         attempt=1,
         reply=Reply(message=Assistant(text="x", calls=(call(),)), usage=Usage(input=3), stop="calls", model="m2"),
@@ -72,10 +80,12 @@ RUN_EVENTS: list[AnyEvent] = [
     Posted(mail=Mail(seq=0, text="x", sender="s", steer=True)),
     CancelAsked(by="me", reason="enough"),
     Narrowed(access=Capabilities(tools=("a",), deny=("b",), depth=1)),
+    Prolonged(deadline=1, until=2),
     Woke(),
-    Recovered(epoch=2, calls=(OpenCall(index=0, call=call(), restart="pure"),)),
+    Recovered(epoch=2, alone=True, calls=(OpenCall(index=0, call=call(), restart="pure"),)),
+    Cleared(),
 ]
-ROSTER_EVENTS: list[AnyEvent] = [
+OTHER_EVENTS: list[AnyEvent] = [
     Opened(epoch=2, rules=Rules(salt="s")),
     Closed(),
     Registered(definition=Definition(name="boss", tools=("look",), crew=("boss",), model="m")),
@@ -88,13 +98,15 @@ ROSTER_EVENTS: list[AnyEvent] = [
         resumes="r",
     ),
     Forgotten(root="nobody"),
+    Broken(error="a defect"),
+    LimitChanged(add=(1, 2, 3, 4), more_ms=5, then="ask", question="q", by="me", reason="more"),
     Sent(key="k"),
     Acked(key="k"),
     Bounced(key="k", error="e"),
     Requeued(key="k"),
     Dropped(key="k"),
 ]
-EVERY_EVENT = [*ROSTER_EVENTS, *RUN_EVENTS]
+EVERY_EVENT = [*OTHER_EVENTS, *RUN_EVENTS]
 
 
 def name_of(event: AnyEvent) -> str:
@@ -159,9 +171,9 @@ def test_a_stopping_run_takes_its_children_and_no_work() -> None:
         story.start()
         (child,) = story.spawning("root", hand())
         stop_without_telling(story)
-        assert story.roster.runs["root"].state != story.run("root").state
+        assert story.tree().runs["root"].state != story.run("root").state
         stale = story.post("root", event)
-        takes = (Posted, CancelAsked, Narrowed, Granted, Woke, Recovered)
+        takes = (Posted, CancelAsked, Narrowed, Granted, Prolonged, Woke, Recovered, Cleared)
         assert (stale == "") == isinstance(event, takes), event
         story.cancel(child)
         assert story.is_("root") == "Ended"
@@ -173,14 +185,14 @@ def stop_without_telling(story: Story) -> None:
     from retinue.core.desk import Desk
     from retinue.core.run import step
 
-    roster = story.roster
-    roster.runs["root"] = step(roster.runs["root"], CancelAsked(), Desk(roster, roster.specs["root"], story.now))
-    roster.tells.clear()
-    roster.take_changes()
+    tree = story.tree()
+    tree.runs["root"] = step(tree.runs["root"], CancelAsked(), Desk(tree, tree.specs["root"], story.now))
+    tree.tells.clear()
+    tree.take_changes()
 
 
-@pytest.mark.parametrize("event", ROSTER_EVENTS, ids=name_of)
-def test_an_event_of_the_roster_is_taken_or_refused_whole(event: AnyEvent) -> None:
+@pytest.mark.parametrize("event", OTHER_EVENTS, ids=name_of)
+def test_an_event_of_the_store_is_taken_or_refused_whole(event: AnyEvent) -> None:
     story = Story()
     story.start()
     before = story.run("root")

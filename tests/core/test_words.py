@@ -94,8 +94,8 @@ def test_the_count_of_a_group_is_right_after_a_restart() -> None:
 def test_a_group_that_is_cancelled_at_once_is_counted_to_its_end_and_summed_up_once() -> None:
     story = told()
     fields = {"join": "none", "announce": True, "group": "g", "group_size": 3}
-    story.spawning("root", *(hand(x, label=x, **fields) for x in "abc"))
-    story.cancel("root")
+    for child in story.spawning("root", *(hand(x, label=x, **fields) for x in "abc")):
+        story.cancel(child)
     assert posted(story) == [f"'{x}' cancelled ({n}/3)" for n, x in enumerate("abc", 1)] + [""]
 
 

@@ -11,8 +11,7 @@ from struct import pack
 
 import msgspec
 
-from retinue.core import machine
-from retinue.core.roster import Roster
+from retinue.core.trees import Trees
 from retinue.core.values import Rules
 from retinue.store.sqlite_rows import read_entry, read_run
 from tests.crash import plan as plans
@@ -48,7 +47,7 @@ class Findings:
 def check(folder: Path, plan: Plan) -> Findings:
     found = Evidence(folder)
     findings = Findings()
-    for part in (_everybody, _ends, _heard, _histories, _forks, _unsafe, _repeatable, _intents, _models):
+    for part in (_everybody, _ends, _heard, _histories, _forks, _unsafe, _repeatable, _intents, _models, _paid):
         findings.faults += part(found, plan)
     for part in (_announcements, _roots, _books, _log, _fold, _artifacts):
         findings.faults += part(found, plan)
@@ -234,6 +233,23 @@ def _models(found: Evidence, plan: Plan) -> Iterator[Fault]:
             yield Fault("broken", f"{line['run']} was asked in life {line['life']}, in which it had no step")
 
 
+def _paid(found: Evidence, plan: Plan) -> Iterator[Fault]:
+    """Every model call that has left is paid for once, answered or not; one that never left costs nothing."""
+    failed: set[tuple[str, int]] = set()
+    for event in found.events:
+        told = event.entry["event"]
+        if told["event"] == "ModelFailed" and not event.entry.get("stale"):
+            failed.add((event.entry["run"], told["attempt"]))
+    least, most = (
+        Counter(run for run, _ in {(line["run"], line["attempt"]) for line in found.lines(kind)} - failed)
+        for kind in ("left", "model")
+    )
+    for kept in found.runs.values():
+        paid, n = kept.body.get("usage", {}).get("turns", 0), (least[kept.id], most[kept.id])
+        if not n[0] <= paid <= n[1]:
+            yield Fault("broken", f"{kept.name} has paid for {paid} model calls, and {n[0]} to {n[1]} have left")
+
+
 def _announcements(found: Evidence, plan: Plan) -> Iterator[Fault]:
     """Each has one key, reached the channel under it, and is recorded as taken; each try was recorded before."""
     expected = {found.by_name[n.name][0].id: n for n, _ in plan.everybody() if n.announce and found.by_name[n.name]}
@@ -287,13 +303,22 @@ def _books(found: Evidence, plan: Plan) -> Iterator[Fault]:
 
 
 def _log(found: Evidence, plan: Plan) -> Iterator[Fault]:
-    """The hash chain, worked out again."""
-    chain = bytes(32)
+    """The hash chain of each tree, worked out again."""
+    heads: dict[str, tuple[int, bytes]] = {}
     for n, event in enumerate(found.events, 1):
-        chain = sha256(chain + pack(">qq", event.seq, event.at) + event.digest + event.run.encode()).digest()
-        if event.seq != n or chain != event.chain or sha256(event.body).digest() != event.digest:
+        number, chain = heads.get(event.tree) or (0, sha256(b"retinue tree\0" + event.tree.encode()).digest())
+        chain = sha256(chain + pack(">qq", event.number, event.at) + event.digest + event.run.encode()).digest()
+        heads[event.tree] = (event.number, chain)
+        follows = event.seq == n and event.number == number + 1 and chain == event.chain
+        if not follows or sha256(event.body).digest() != event.digest:
             yield Fault("broken", f"event {event.seq} is not what was written, or does not follow from those before")
             return
+        if event.entry.get("tree", "") != event.tree:
+            yield Fault("broken", f"event {event.seq} is in the log of another tree than it says")
+            return
+    for kept in found.runs.values():
+        if not kept.parent and kept.id not in heads:
+            yield Fault("broken", f"{kept.name} has no log of its own")
     lives = [event.entry["event"]["epoch"] for event in found.events if event.entry["event"]["event"] == "Opened"]
     if lives != sorted(set(lives)):
         yield Fault("broken", f"epochs do not grow: {lives}")
@@ -301,14 +326,14 @@ def _log(found: Evidence, plan: Plan) -> Iterator[Fault]:
 
 def _fold(found: Evidence, plan: Plan) -> Iterator[Fault]:
     """The one question put to the core: does the log alone give the rows that are stored?"""
-    roster = Roster(Rules())
+    trees = Trees(Rules())
     try:
         for event in found.events:
-            machine.fold(roster, read_entry(event.body))
+            trees.fold(read_entry(event.body))
     except Exception as error:
         yield Fault("broken", f"the log cannot be folded: {type(error).__name__}: {error}")
         return
-    folded = roster.take_changes().runs
+    folded = trees.take_changes().runs
     for kept in found.runs.values():
         stored = read_run(msgspec.json.encode(kept.body))
         if folded.get(kept.id) != stored:

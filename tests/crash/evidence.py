@@ -61,7 +61,9 @@ class Made:
 
 @dataclass
 class Event:
+    tree: str
     seq: int
+    number: int
     run: str
     at: int
     body: bytes
@@ -129,13 +131,14 @@ def _runs(db: apsw.Connection) -> Iterator[Kept]:
 
 def _events(db: apsw.Connection) -> Iterator[Event]:
     life = 0
-    for seq, run, at, body, digest, chain in db.execute(
-        "select seq, run, at, body, digest, chain from events order by seq"
+    for tree, seq, number, run, at, body, digest, chain in db.execute(
+        "select root, seq, number, run, at, body, digest, events.chain from events"
+        " join bodies using (seq) join trees on n = tree order by seq"
     ):
         entry = _read(body)
         if entry["event"]["event"] == "Opened":
             life = entry["event"]["epoch"]
-        yield Event(seq, run, at, body, digest, chain, entry, life)
+        yield Event(tree, seq, number, run, at, body, digest, chain, entry, life)
 
 
 def _calls(kept: Kept) -> Iterator[Made]:

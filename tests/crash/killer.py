@@ -34,6 +34,11 @@ MOST_KILLS, MOST_AT_POINT = 150, 12
 STRETCH_EVERY, STRETCH = 30, 1.25
 """On a slow machine no life would get anywhere in so short a time: they grow longer."""
 
+CPU_SHARE = 0.5
+"""So many of those who die by the clock die by that of their own CPU: on a busy machine the other clock runs on while
+they are not even scheduled. By the clock of the wall they also die while they wait for the disk."""
+KILLED = (-signal.SIGKILL, -signal.SIGPROF)
+
 REACH = {"open": 1, "root": 2, "commit": 10, "model": 8, "tool": 8, "send": 2, "answer": 1}
 """How far into a life the named points are looked for."""
 
@@ -66,13 +71,13 @@ def run_workload(seed: int, inside: str, *, point: str = "", patience: float = 3
     gc.collect()
     gc.freeze()
     while True:
-        fuse, seconds = _fate(r, report.kills, point)
+        fate = _fate(r, report.kills, point)
         report.lives += 1
-        code, by_fuse = _life(world, fuse, seconds, patience)
-        if code != -signal.SIGKILL:
+        code, by_fuse = _life(world, fate, patience)
+        if code not in KILLED:
             break
         report.kills += 1
-        where = fuse.point if by_fuse else ANY
+        where = fate.fuse.point if by_fuse else ANY
         report.points[where] = report.points.get(where, 0) + 1
     gc.unfreeze()
     if code:
@@ -97,53 +102,65 @@ def _look(folder: Path, report: Report, findings: checker.Findings) -> None:
         report.faults.append(Fault("broken", f"the program complained:\n{said[-4_000:]}"))
 
 
-def _fate(r: random.Random, kills: int, point: str) -> tuple[Fuse, float]:
+@dataclass(frozen=True)
+class Fate:
+    """Where a life ends, or after how many seconds of which clock; 0 of both: nobody ends it."""
+
+    fuse: Fuse
+    seconds: float = 0.0
+    cpu_seconds: float = 0.0
+
+
+def _fate(r: random.Random, kills: int, point: str) -> Fate:
     """When and where the next life ends."""
     delay = r.uniform(*DELAY_MS) / 1000 * STRETCH ** (kills // STRETCH_EVERY)
     named = r.random() < NAMED_SHARE
     at = r.choice(POINTS)
     nth = r.randint(1, _reach(at))
+    by_cpu = r.random() < CPU_SHARE
     if kills >= (MOST_AT_POINT if point else MOST_KILLS):
-        return Fuse(), 0.0
+        return Fate(Fuse())
     if point:
-        return Fuse(point, r.randint(1, _reach(point))), 0.0
-    return (Fuse(at, nth), delay + DELAY_MS[1] / 1000) if named else (Fuse(), delay)
+        return Fate(Fuse(point, r.randint(1, _reach(point))))
+    fuse, delay = (Fuse(at, nth), delay + DELAY_MS[1] / 1000) if named else (Fuse(), delay)
+    return Fate(fuse, cpu_seconds=delay) if by_cpu else Fate(fuse, seconds=delay)
 
 
 def _reach(point: str) -> int:
     return REACH[point.split("-")[0]]
 
 
-def _life(world: World, fuse: Fuse, seconds: float, patience: float) -> tuple[int, bool]:
-    """One fork. Returns its exit code (negative: a signal), and whether it died by its fuse. 0 seconds: no hurry."""
+def _life(world: World, fate: Fate, patience: float) -> tuple[int, bool]:
+    """One fork. Returns its exit code (negative: a signal), and whether it died by its fuse."""
     alive, theirs = os.pipe()
     pid = os.fork()
     if pid == 0:
         os.close(alive)
-        _be(world, fuse, patience)
+        _be(world, fate, patience)
     os.close(theirs)
     try:
         # The pipe closes with the process, however that ends.
-        ready, _, _ = select.select([alive], [], [], seconds or patience + 60)
+        ready, _, _ = select.select([alive], [], [], fate.seconds or patience + 60)
         if not ready:
             os.kill(pid, signal.SIGKILL)
         _, status = os.waitpid(pid, 0)
     finally:
         os.close(alive)
     code = os.waitstatus_to_exitcode(status)
-    if not ready and not seconds:
+    if not ready and not fate.seconds:
         return 1, False
     return code, bool(ready) and code == -signal.SIGKILL
 
 
-def _be(world: World, fuse: Fuse, patience: float) -> None:
+def _be(world: World, fate: Fate, patience: float) -> None:
     """The victim. It never returns into the code of the one who forked it."""
     code = 1
     try:
         out = os.open(world.folder / "stderr", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         os.dup2(out, 1)
         os.dup2(out, 2)
-        asyncio.run(world.live(fuse, patience))
+        signal.setitimer(signal.ITIMER_PROF, fate.cpu_seconds)  # nobody handles its signal, so it kills like SIGKILL
+        asyncio.run(world.live(fate.fuse, patience))
         code = 0
     except BaseException:
         traceback.print_exc()

@@ -52,7 +52,7 @@ class Total:
         self.repeats += report.repeats
 
     def is_enough(self, args: argparse.Namespace) -> bool:
-        if args.stop and self.faults:
+        if args.until and self.faults[args.until]:
             return True
         if args.each:
             return all(self.points[point] >= args.each for point in POINTS)
@@ -234,7 +234,7 @@ def main() -> int:
     parser.add_argument("--workers", type=int, default=2, help="workloads at a time")
     parser.add_argument("--point", default="", choices=("", *POINTS), help="kill nowhere else")
     parser.add_argument("--plant", default="", choices=("", *planted.BUGS), help="a bug that must be found")
-    parser.add_argument("--stop", action="store_true", help="at the first workload that fails")
+    parser.add_argument("--until", default="", choices=("", *KINDS), help="stop once a fault of this kind was found")
     parser.add_argument("--patience", type=float, default=30.0, help="seconds without an end that mean: stuck")
     parser.add_argument("--limit", type=float, default=0.0, help="seconds for everything")
     parser.add_argument("--folder", default="", help="for the databases; else half are in memory, half on the disk")

@@ -65,8 +65,8 @@ class Node:
             yield from step
 
     def reporting(self) -> list[Node]:
-        """Children whose results it has before it says its last word."""
-        return [c for c in self.children() if c.join != "none" or not self.leaves]
+        """Children whose results it has before it says its last word. (Of what it has ended itself it is not told.)"""
+        return [c for c in self.children() if (c.join != "none" or not self.leaves) and c.kind != "asleep"]
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,13 @@ from typing import Any
 import msgspec
 
 from retinue.core.effects import CallTool
-from retinue.core.roster import Changes, Roster
+from retinue.core.tree import Changes, Tree
+from retinue.core.trees import Trees
 from retinue.core.values import Delivery
 from retinue.runtime import recover
 from retinue.runtime.perform import Performer
 from retinue.store.base import Snapshot
+from retinue.store.sent import SentCalls
 from retinue.store.sqlite import SqliteStore
 from retinue.tools.toolbox import Toolbox
 from tests.crash.workload import Hook
@@ -26,13 +28,13 @@ def repeats_unsafe_calls() -> None:
 
 def acts_before_it_records() -> None:
     """Tools are run while the reply that calls them is still being written."""
-    init, take, performers = Performer.__init__, Roster.take_changes, list[Performer]()
+    init, take, performers = Performer.__init__, Trees.take_changes, list[Performer]()
 
     def init_and_remember(self: Performer, *args: Any, **options: Any) -> None:
         init(self, *args, **options)
         performers.append(self)
 
-    def take_and_act(self: Roster) -> Changes:
+    def take_and_act(self: Trees) -> Changes:
         changes = take(self)
         for performer in performers:
             tools = [effect for effect in changes.effects if isinstance(effect, CallTool)]
@@ -42,7 +44,7 @@ def acts_before_it_records() -> None:
         return changes
 
     Performer.__init__ = init_and_remember  # type: ignore[method-assign]
-    Roster.take_changes = take_and_act  # type: ignore[method-assign]
+    Trees.take_changes = take_and_act  # type: ignore[method-assign]
 
 
 def forgets_mail() -> None:
@@ -61,23 +63,23 @@ def forgets_deliveries() -> None:
 def _forget(what: Callable[[Snapshot], None]) -> None:
     rebuild = recover.rebuild
 
-    def rebuild_less(roster: Roster, snapshot: Snapshot) -> list[str]:
+    def rebuild_less(trees: Trees, snapshot: Snapshot) -> list[str]:
         what(snapshot)
-        return rebuild(roster, snapshot)
+        return rebuild(trees, snapshot)
 
     recover.rebuild = rebuild_less
 
 
 def delivers_mail_again() -> None:
     """What was read stays in the mailbox."""
-    take = Roster.take_mail
+    take = Tree.take_mail
 
-    def take_and_keep(self: Roster, id: str) -> Any:
+    def take_and_keep(self: Tree, id: str) -> Any:
         mail = take(self, id)
         self.changes.taken.clear()
         return mail
 
-    Roster.take_mail = take_and_keep  # type: ignore[method-assign]
+    Tree.take_mail = take_and_keep  # type: ignore[method-assign]
 
 
 def tells_parents_later() -> None:
@@ -102,6 +104,16 @@ def names_deliveries_by_attempt() -> None:
     Hook.send = send_under_its_own_key  # type: ignore[method-assign]
 
 
+def pays_for_what_never_left() -> None:
+    """After a restart every model call that was under way counts as sent."""
+    SentCalls.is_unsent = lambda self, run, epoch, attempt: False  # type: ignore[method-assign]
+
+
+def pays_for_nothing_that_was_lost() -> None:
+    """Nothing is noted before a model call leaves."""
+    SentCalls.marker = lambda self, run, attempt: lambda is_sent: None  # type: ignore[method-assign]
+
+
 BUGS: dict[str, Callable[[], None]] = {
     bug.__name__: bug
     for bug in (
@@ -113,5 +125,7 @@ BUGS: dict[str, Callable[[], None]] = {
         delivers_mail_again,
         tells_parents_later,
         names_deliveries_by_attempt,
+        pays_for_what_never_left,
+        pays_for_nothing_that_was_lost,
     )
 }

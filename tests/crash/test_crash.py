@@ -61,6 +61,8 @@ FOUND_AS = {
     "delivers_mail_again": "twice",
     "tells_parents_later": "lost",
     "names_deliveries_by_attempt": "announcements_twice",
+    "pays_for_what_never_left": "broken",
+    "pays_for_nothing_that_was_lost": "broken",
 }
 
 
@@ -71,9 +73,12 @@ def test_every_planted_bug_is_hunted() -> None:
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("bug", FOUND_AS)
 def test_a_planted_bug_is_found(bug: str, tmp_path: Path) -> None:
-    counted, said = killed(tmp_path, "--kills", "600", "--seed", "1", "--stop", "--patience", "2", "--plant", bug)
+    kind = FOUND_AS[bug]
+    counted, said = killed(
+        tmp_path, "--kills", "2000", "--seed", "1", "--until", kind, "--patience", "2", "--plant", bug
+    )
     assert not counted["ok"]
-    assert counted[FOUND_AS[bug]] > 0, said
+    assert counted[kind] > 0, said
     assert f"--plant {bug}" in said, "no command was printed that replays it"
 
 
@@ -95,7 +100,8 @@ def test_a_run_that_keeps_killing_the_process_is_quarantined_and_the_others_go_o
         code, said = ended(life(tmp_path, "--plan", "poison"))
         assert code in (0, -signal.SIGKILL), said
         codes.append(code)
-    assert codes == [-signal.SIGKILL] * 3 + [0]
+    # Two deaths make suspects, its siblings leave them by what they do, and it is tried alone three times.
+    assert codes in ([-signal.SIGKILL] * n + [0] for n in (5, 6, 7))
 
     findings = checker.check(tmp_path, plan.poison())
     assert findings.faults == []

@@ -23,8 +23,8 @@ import msgspec
 
 from retinue import Agent, Ask, Caller, ChildOutcome, Context, Lane, Orders, Origin, Retinue, Retry, Rules
 from retinue.core.orders import Order, Send
-from retinue.core.roster import Changes
-from retinue.core.values import Delivery, Restart
+from retinue.core.tree import Changes
+from retinue.core.values import Delivery, Reply, Restart
 from retinue.errors import Refused, StoreLocked
 from retinue.models.base import Request
 from retinue.models.scripted import Scripted
@@ -139,6 +139,21 @@ class Hook:
         world.fuse.at("send-after")
 
 
+class Queueing(Scripted):
+    """A model whose calls wait before they leave, as they do for a provider. That is written down before and after."""
+
+    def __init__(self, world: World, **options: Any) -> None:
+        super().__init__(world.think, **options)
+        self._world = world
+
+    async def complete(self, request: Request, emit: Callable[[str], None]) -> Reply:
+        request.progress.wait()
+        await asyncio.sleep(_pause("queue", f"{request.path} {request.turn}"))
+        self._world.fuse.at("model-start")
+        self._world.note_call(request, "model")
+        return await super().complete(request, emit)
+
+
 class World:
     """Everything of one workload that can be made before the process forks: nothing here is open yet."""
 
@@ -148,7 +163,7 @@ class World:
         self.fuse = Fuse()
         self.life = 0
         self.tools = Tools(self)
-        model = Scripted(self._think, name="model")
+        model = Queueing(self, name="model")
         clerk = Agent("clerk", model=model, tools=self.tools.all, output=Data)
         self.lead = Agent("lead", model=model, tools=self.tools.all, staff=[clerk])
         self.rules = Rules(
@@ -160,11 +175,11 @@ class World:
             delivery_tries=1_000_000,
         )
 
-    async def _think(self, request: Request) -> Any:
-        self.fuse.at("model-start")
-        self.journal.write(
-            **{"is": "model"}, life=self.life, run=request.run, turn=request.turn, attempt=request.attempt
-        )
+    def note_call(self, request: Request, kind: str) -> None:
+        self.journal.write(**{"is": kind}, life=self.life, run=request.run, turn=request.turn, attempt=request.attempt)
+
+    async def think(self, request: Request) -> Any:
+        self.note_call(request, "left")
         await asyncio.sleep(_pause("model", f"{request.path} {request.turn}"))
         line = self.script(request)
         self.fuse.at("model-end")

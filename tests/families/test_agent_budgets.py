@@ -13,7 +13,10 @@ from retinue.testing import call
 from tests.api.house import on_virtual_time
 from tests.families.agent_world import World, about, fork, pause, spawn, wait
 
-LESS = "it would get more than is left of your own budget; ask for less"
+LESS = (
+    "it would get more than is left of your own budget ({asked} were asked for, and {free} of the parent's budget are "
+    "free); ask for less"
+)
 
 
 async def tokens(line: Any, *, lead: Budget | None = None, **settings: Any) -> int | None:
@@ -237,10 +240,22 @@ async def test_a_fork_may_take_as_many_turns_as_its_parent() -> None:
 
 
 @on_virtual_time
-async def test_a_child_gets_the_default_of_a_parent_that_has_twice_as_much() -> None:
+async def test_the_default_is_a_limit_and_nothing_is_set_aside_for_it() -> None:
     for start in (spawn, fork):
-        assert await tokens(start("say x"), lead=Budget(tokens=100_000)) == 50_000
-        assert await tokens(start("say x"), lead=Budget(tokens=80_000)) == 40_000
+        for lead in (30_000, 60_000, 100_000, 200_000):
+            world = World(*[start("after 5 say x")] * 3, wait(timeout_seconds=600))
+            outcome = await world.go(budget=Budget(tokens=lead))
+            assert [r["state"] for r in world.results[:3]] == ["running"] * 3
+            accounts = [await world.store.account(child.id) for child in outcome.children]
+            assert [a and a.limit[0] for a in accounts] == [50_000] * 3
+            assert outcome.tree_tokens <= lead
+
+
+@on_virtual_time
+async def test_a_child_keeps_to_the_default_when_its_parent_has_more() -> None:
+    world = World(spawn("work"), wait(timeout_seconds=600), does={"work": spending(5_000, 100)})
+    await world.go(budget=Budget(tokens=500_000))
+    assert 30_000 < world.results[1]["agents"][0]["tokens_used"] <= 50_000
 
 
 @on_virtual_time
@@ -257,7 +272,8 @@ async def test_a_child_of_a_parent_with_little_draws_on_its_account() -> None:
 async def test_more_than_is_left_is_refused_and_nothing_starts() -> None:
     world = World(spawn("say x", budget={"max_tokens": 90_000}), fork("say x", budget_policy="fixed:90000"))
     outcome = await world.go(budget=Budget(tokens=80_000))
-    assert world.results == [f"Failed to spawn sub-agent: {LESS}", f"Failed to spawn forked agent: {LESS}"]
+    told = [LESS.format(asked="90,000 tokens", free=f"{free} tokens") for free in ("64,136", "70,506")]
+    assert world.results == [f"Failed to spawn sub-agent: {told[0]}", f"Failed to spawn forked agent: {told[1]}"]
     assert outcome.children == ()
 
 
@@ -271,6 +287,9 @@ async def test_what_a_child_has_not_used_is_its_parents_again() -> None:
 
 @on_virtual_time
 async def test_calls_come_from_the_parents_budget_too() -> None:
-    world = World(spawn("say x", budget={"max_tool_calls": 100}))
+    world = World(spawn("work", budget={"max_tool_calls": 100}), wait(timeout_seconds=600), does={"work": busily})
+    outcome = await world.go(budget=Budget(calls=10))
+    assert outcome.tree_calls == 10
+    world = World(spawn("say x", budget={"max_tool_calls": 100, "max_tokens": 20_000}))
     await world.go(budget=Budget(calls=10))
-    assert world.results == [f"Failed to spawn sub-agent: {LESS}"]
+    assert world.results == [f"Failed to spawn sub-agent: {LESS.format(asked='100 calls', free='9 calls')}"]

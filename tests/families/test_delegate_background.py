@@ -277,7 +277,7 @@ async def test_the_machine_is_told_the_limits_too() -> None:
 
 
 @on_virtual_time
-async def test_a_lead_that_is_cancelled_takes_its_groups_along_and_each_end_is_told() -> None:
+async def test_a_lead_that_is_cancelled_takes_its_groups_along_and_they_are_silent() -> None:
     world, channel = World(background(task("a", LONG), task("b", LONG)), hang), Recorder()
     async with Retinue(clock=VirtualClock(), channels={"hook": channel}) as retinue:
         run = await retinue.spawn(world.lead, "Go.")
@@ -285,8 +285,7 @@ async def test_a_lead_that_is_cancelled_takes_its_groups_along_and_each_end_is_t
         await retinue.cancel(run)
         assert (await ended(retinue, run)).state == "cancelled"
         await asyncio.sleep(10)
-    assert [t.split(":")[0] for t in channel.texts[1:3]] == ["'a' failed (1/2)", "'b' failed (2/2)"]
-    assert channel.texts[3].startswith("All 2 tasks")
+    assert len(channel.texts) == 1, "that they were started"
 
 
 def test_on_a_real_file_and_a_real_clock_exactly_three_are_started_too(tmp_path: Path) -> None:

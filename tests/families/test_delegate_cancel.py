@@ -34,7 +34,8 @@ async def test_a_whole_group_is_cancelled_and_what_has_ended_stays_as_it_is() ->
     await world.go(channel)
     assert world.results[1] == "Cancelled: 'a', 'q0', 'q1', 'q2', 'q3', 'q4'. Ended before: 'b' (completed)."
     why = "cancelled by its parent"
-    names = ["a", "q0", "q1", "q2", "q3", "q4"]
+    names = ["q4", "a", "q0", "q1", "q2", "q3"]
+    # Who waited in line has ended at once, who was at work a moment later: when its call is stopped.
     assert channel.texts[2:8] == [f"'{x}' failed ({n}/7): {why}" for n, x in enumerate(names, 2)]
     assert f"### a (failed)\nError: {why}" in channel.texts[8] and "### b (completed)\nb" in channel.texts[8]
     assert len(channel.texts) == 9

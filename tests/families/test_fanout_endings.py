@@ -205,7 +205,7 @@ async def test_a_child_that_is_cancelled_is_a_failure_of_its_own_kind() -> None:
     scene = await play(lead(Cast([spawn("a", "b"), "thanks"], endless("Half."))), stop)
     errors = [r["outcome"]["failure"] for r in scene.json]
     assert errors == [
-        {"error": "Cancelled by the user\nText so far: Half.", "error_kind": "cancelled"},
+        {"error": "Cancelled: cancelled by the user\nText so far: Half.", "error_kind": "cancelled"},
         {"error": "Cancelled: not needed any more\nText so far: Half.", "error_kind": "cancelled"},
     ]
     assert scene.outcome.text == "thanks"

@@ -323,14 +323,14 @@ async def test_a_yielding_root_is_woken_by_each_result_at_once() -> None:
 @pytest.mark.parametrize("profile", ["clawdbot", "openclaw"])
 @on_virtual_time
 async def test_a_yielding_child_is_woken_by_its_children_in_a_lane_of_one(profile: str) -> None:
-    below = [[spawn("after 10 say a"), spawn("after 10 say b")], YIELD, YIELD, "all are back"]
+    below = [[spawn("after 10 say a"), spawn("after 10 say b")], YIELD, "all are back"]
     world = World(
         spawn("lead them"), YIELD, does={"lead them": below}, profile=profile, max_spawn_depth=2, max_concurrent=1
     )
     await world.go()
     told = [[event(t)["result"] for t in news(r.messages)] for r in world.of("lead them")]
     both = ["a", "b"] if profile == "openclaw" else ["I after 10 say a", "I after 10 say b"]
-    assert told[:4] == [[], [], both[:1], both]
+    assert told[:3] == [[], [], both] and all(t == both for t in told[3:])
     assert world.most == 1
     assert world.ended_at == 20
 

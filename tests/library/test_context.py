@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
+import pytest
+
 from retinue.library.context import NAMES, compose_instructions, instructions_for, loaded_files
 from tests.library.helpers import project
 
@@ -106,3 +108,20 @@ def test_a_link_out_of_the_project_is_named_and_not_read(tmp_path: Path) -> None
     (file,) = loaded_files(root / "sub", root, trusted=True)
     assert (file.text, file.bytes) == ("", 0)
     assert "leads out of" in file.note
+
+
+@pytest.mark.parametrize("name", ["AGENTS.md", "CLAUDE.md"])
+def test_a_link_to_another_kind_of_file_is_not_read(tmp_path: Path, name: str) -> None:
+    for secret in (".env", "secrets.md"):
+        (tmp_path / secret).write_text("canary")
+        (tmp_path / name).symlink_to(secret)
+        (file,) = loaded_files(tmp_path, tmp_path, trusted=True)
+        assert file.text == "" and f"it is a link to {secret}" in file.note
+        (tmp_path / name).unlink()
+
+
+def test_one_name_of_the_file_may_be_a_link_to_another(tmp_path: Path) -> None:
+    (tmp_path / "AGENTS.md").write_text("advice")
+    (tmp_path / "inner").mkdir()
+    (tmp_path / "inner/CLAUDE.md").symlink_to("../AGENTS.md")
+    assert [file.text for file in loaded_files(tmp_path / "inner", tmp_path, trusted=True)] == ["advice", "advice"]

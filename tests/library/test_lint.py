@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from retinue.core.display import one_line
 from retinue.library.find import find_agents
 from retinue.library.lint import lint
-from retinue.library.render import plain, render_lint, render_list, render_show
+from retinue.library.render import render_lint, render_list, render_show
 from retinue.library.skills import find_skills
 from retinue.library.spec import Complaint
 from tests.library.helpers import agent, project
@@ -109,7 +110,7 @@ def test_no_file_writes_on_the_terminal(tmp_path: Path) -> None:
     root = project(tmp_path, {".retinue/agents/a.md": text})
     library = find_agents(root)
     lines = [*render_list(library), *render_show(library, "a"), *render_lint(lint(library))]
-    assert all(plain(c) == c or c == " " for line in lines for c in line)
+    assert all(one_line(c) == c or c == " " for line in lines for c in line)
     assert any("owned" in line for line in lines)
 
 

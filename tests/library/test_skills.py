@@ -12,6 +12,7 @@ import pytest
 from retinue.library.skills import SHIPPED, Skill, SkillTool, find_skills, read_skill, skills_prompt
 from retinue.tools.base import Answer
 from tests.library.helpers import project, said
+from tests.tools.builtin.filecase import a_caller
 
 GOOD = """---
 name: pdf-tools
@@ -38,7 +39,7 @@ def skill(folder: Path, text: str = GOOD, name: str = "pdf-tools", **files: str)
 
 
 def call(tool: SkillTool, **args: Any) -> Answer:
-    answer = asyncio.run(tool.run(None, args))  # type: ignore[arg-type]
+    answer = asyncio.run(tool.run(a_caller("/"), args))
     assert isinstance(answer, Answer)
     return answer
 
@@ -206,3 +207,31 @@ def test_the_agent_in_the_skill_about_retinue_is_a_good_one(tmp_path: Path) -> N
     spec = spec_of(tmp_path, example, "retinue", "reviewer.md")
     assert spec.complaints == ()
     assert spec.rules == ("allow: shell(git diff *)",)
+
+
+def test_a_folder_that_became_a_link_is_not_read(tmp_path: Path) -> None:
+    folder = tmp_path / "s"
+    folder.mkdir()
+    (folder / "SKILL.md").write_text("---\nname: s\ndescription: d\n---\nBody.\n")
+    (folder / "more.txt").write_text("more")
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    for name in ("SKILL.md", "more.txt", "secret.txt"):
+        (outside / name).write_text("secret")
+    tool = SkillTool([read_skill(folder)])
+    folder.rename(tmp_path / "aside")
+    folder.symlink_to(outside)
+    for file in ("", "more.txt"):
+        answer = asyncio.run(tool.run(a_caller("/"), {"name": "s", "file": file}))
+        assert isinstance(answer, Answer) and answer.error
+        assert "secret" not in answer.text
+
+
+def test_a_file_that_may_not_be_read_is_not_shown_as_part_of_a_skill(tmp_path: Path) -> None:
+    (tmp_path / "SKILL.md").write_text("---\nname: s\ndescription: d\n---\nBody.\n")
+    (tmp_path / ".env").write_text("secret")
+    tool = SkillTool([Skill(name="s", description="d", path=str(tmp_path))])
+    who = a_caller(tmp_path, rules=("deny: read(**/.env)",))
+    answer = asyncio.run(tool.run(who, {"name": "s", "file": ".env"}))
+    assert isinstance(answer, Answer) and answer.error
+    assert "secret" not in answer.text

@@ -219,6 +219,9 @@ def stream(rng: random.Random, n_blocks: int) -> tuple[list[dict[str, Any]], byt
     told = {"output_tokens": rng.randint(0, 999)} | usage(rng)
     if rng.random() < 0.2:
         told["input_tokens"] = rng.randint(0, 999)
+    # Counts are totals. (What becomes of one that shrinks is in test_counts.)
+    begun = message["usage"]
+    told = {name: n if n is None else max(n, begun.get(name) or 0) for name, n in told.items()}
     events += [{"type": "message_delta", "delta": delta, "usage": told}, {"type": "message_stop"}]
     return events, sse(events, rng.choice(["\n", "\n", "\r\n"]), rng.random() < 0.5)
 

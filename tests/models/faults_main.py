@@ -52,8 +52,6 @@ NO_SERVER = {"F17": "R", "F17b": "R", "F17c": "T"}
 """Nobody listens, nobody knows the name, or the connection is not safe."""
 CONNECTION = {("lead", "first"): 1, ("lead", "later"): 3, ("helper", "first"): 4, ("helper", "later"): 6}
 STOPS = {
-    "F10": "auth",
-    "F10b": "auth",
     "F11": "not_found",
     "F12": "context_exhausted",
     "F13": "context_exhausted",
@@ -299,11 +297,13 @@ async def tell(story: Story, lead: Agent) -> Told:
 
 
 async def _watch(retinue: Retinue, story: Story) -> None:
-    """Look for runs that say what they wait for."""
+    """Look for runs that say what they wait for. Those that wait for a key are told that there is another."""
     while True:
-        for run in list(retinue._engine.roster.runs.values()):
+        for _, run in list(retinue._engine.trees.live()):
             if isinstance(run.state, Thinking) and run.state.waits_for:
                 story.parked.add(run.state.waits_for)
+                if run.state.waits_kind == "auth":
+                    await retinue.retry()
         await asyncio.sleep(0.01)
 
 
@@ -345,7 +345,7 @@ def _ended(case: Case, story: Story, told: Told, llm: FakeLLM) -> Iterator[str]:
             if one.state != "completed":  # a body may be longer than an event
                 yield f"ended {one.state} ({one.stop}): {one.error}"
         case "T":
-            yield from _fails(case, told, STOPS[case.fault.rstrip("bcd") if case.fault != "F10b" else case.fault])
+            yield from _fails(case, told, STOPS[case.fault.rstrip("bcd")])
         case "S" if case.when == "first":
             # There is nothing yet that could be left out.
             yield from _fails(case, told, "context_exhausted")
@@ -369,7 +369,8 @@ def _ended(case: Case, story: Story, told: Told, llm: FakeLLM) -> Iterator[str]:
             yield f"{extra} more requests than without the fault"
         case "OK" if case.fault not in ("F42", "F42b") and extra > 0:
             yield f"{extra} more requests for what is in order"
-    if case.outcome == "P" and not any("quota" in why for why in story.parked):
+    kind = "auth" if case.fault.startswith("F10") else "quota"
+    if case.outcome == "P" and not any(why.startswith(kind) for why in story.parked):
         yield f"it did not say what it waited for: {story.parked}"
     if case.fault == "F1":
         after = [at for at in story.at if at > story.at[story.faulty - 1]]

@@ -10,7 +10,7 @@ from retinue.models.codec import Options
 from retinue.models.openai_chat import FILTERED, OpenAIChat
 
 # The kinds of failure that are worth another try; all others are final.
-RETRIED = {"rate_limit", "quota", "overloaded", "network", "server_error"}
+RETRIED = {"rate_limit", "quota", "auth", "overloaded", "network", "server_error"}
 
 
 def decoded(data: bytes, codec: OpenAIChat | None = None, *cuts: int) -> Reply:

@@ -431,3 +431,12 @@ def test_the_example_on_the_page_runs(capsys: pytest.CaptureFixture[str]) -> Non
     exec(compile(block, "models.md", "exec"), {})
     promised = re.findall(r"print\(.*\)  # (.+)", block)
     assert len(promised) == 2 and capsys.readouterr().out.splitlines() == promised
+
+
+def test_a_chain_expects_of_a_cache_what_every_link_gives() -> None:
+    catalog = Catalog({"ANTHROPIC_API_KEY": "k", "OPENAI_API_KEY": "k", "GROQ_API_KEY": "k"})
+    sonnet, opus = catalog.find("anthropic:claude-sonnet-4-5").info, catalog.find("anthropic:claude-opus-4-6").info
+    assert (sonnet.cache_tokens, opus.cache_tokens) == (1_024, 4_096)
+    both = catalog.find("anthropic:claude-sonnet-4-5 | anthropic:claude-opus-4-6").info
+    assert (both.cache_tokens, both.price_cache_read) == (4_096, opus.price_cache_read)
+    assert catalog.find("anthropic:claude-sonnet-4-5 | groq:llama-3.3-70b-versatile").info.cache_tokens == 0

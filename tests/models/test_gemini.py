@@ -94,7 +94,7 @@ def found_by_the_sdk(chunks: list[types.GenerateContentResponse]) -> Reply:
                 "o": used.candidates_token_count,
                 "th": used.thoughts_token_count,
             }
-            usage |= {k: v for k, v in told.items() if v is not None}
+            usage |= {k: max(v, usage[k]) for k, v in told.items() if v is not None}
         for candidate in chunk.candidates or []:
             reason = candidate.finish_reason or reason
             for part in (candidate.content.parts if candidate.content else None) or []:
@@ -292,8 +292,11 @@ def test_a_signed_call_is_answered_under_the_id_that_it_came_with() -> None:
     message = reply_to(reply_chunk(parts)).message
     assert [c.id for c in message.calls] == ["a", "call_1"]
     sent = json.loads(b"[" + GEMINI.unit([message, *(Result(call_id=c.id, text=c.id) for c in message.calls)]) + b"]")
-    assert sent[0]["parts"] == parts
-    assert [p["functionResponse"]["id"] for p in sent[1]["parts"]] == ["a", "a"]
+    assert sent[0]["parts"][0] == parts[0]
+    # An id that another call has is left out on both sides: the pair is found by its place.
+    assert sent[0]["parts"][1]["functionCall"] == {"name": "f", "args": {"n": 1}}
+    assert sent[0]["parts"][1]["thoughtSignature"] == "QQ=="
+    assert [p["functionResponse"].get("id") for p in sent[1]["parts"]] == ["a", None]
 
 
 def test_two_hundred_calls_are_read() -> None:

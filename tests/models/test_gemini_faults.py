@@ -94,7 +94,7 @@ FAILURES: list[tuple[str, int, dict[str, str], bytes, str, float]] = [
     ),
     ("odd again", 500, {}, b'{"error":"text"}', "server_error", 0),
 ]
-RETRIED = {"rate_limit", "quota", "overloaded", "server_error", "network"}
+RETRIED = {"rate_limit", "quota", "auth", "overloaded", "server_error", "network"}
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,8 @@ import pytest
 
 from retinue import Agent, Retinue, tool
 from retinue.errors import ModelError, ModelRejected, ModelUnavailable
-from retinue.models.governor import Governor, asked_for, limits_in, until, used_up
+from retinue.models.governor import Governor
+from retinue.models.headers import asked_for, limits_in, until, used_up
 from retinue.testing import VirtualClock, run_virtual
 from tests.models.http_world import InProcess, at_rest
 
@@ -31,7 +32,8 @@ class Account:
     """A provider behind a governor: what began when, and how much of it at once."""
 
     def __init__(self, **fields: Any) -> None:
-        self.governor = Governor(**fields)
+        # What grows by itself, because time passes, has tests of its own.
+        self.governor = Governor(**{"ramp_seconds": 0.0, **fields})
         self.starts: list[tuple[float, str]] = []
         self.now = self.most = 0
 
@@ -253,13 +255,62 @@ async def test_a_spent_account_is_asked_once_a_minute() -> None:
     account = Account()
     spent = ModelUnavailable("No credit", "quota")
     await asyncio.gather(*(account.quietly(error=spent, seconds=0.1) for _ in range(3)))
-    assert account.governor.why.startswith("the account is spent; the next try is in")
-    waiting = [asyncio.create_task(account.quietly(error=spent, seconds=0.1)) for _ in range(100)]
-    await asyncio.sleep(600)
+    assert account.governor.why == "No credit; the next try is in 60 s"
+    for _ in range(100):
+        # Nobody waits unseen: whoever comes is told the same at once.
+        assert await account.quietly(error=spent, seconds=0.1) == "quota"
+        await asyncio.sleep(6)
     assert len(account.starts) <= 3 + 10
-    for task in waiting:
-        task.cancel()
-    await asyncio.gather(*waiting, return_exceptions=True)
+    await asyncio.sleep(60)
+    assert [await account.quietly() for _ in range(2)] == ["ok", "ok"] and not account.governor.why
+
+
+@virtually
+async def test_whoever_waits_behind_a_key_that_is_refused_is_told_so_and_leaves_nothing_behind() -> None:
+    account = Account(width=1)
+    dead = ModelUnavailable("no such key", "auth")
+    told = await asyncio.gather(*(account.quietly(f"t{n}", error=dead, seconds=0.1) for n in range(200)))
+    assert told == ["auth"] * 200 and len(account.starts) == 2
+    assert (account.governor.in_flight, account.governor.waiting, account.governor.is_shut) == (0, 0, True)
+    await asyncio.sleep(5.1)
+    assert [await account.quietly() for _ in range(3)] == ["ok"] * 3 and not account.governor.is_shut
+
+
+@virtually
+async def test_one_call_that_is_refused_holds_the_others_until_a_second_has_found_out() -> None:
+    account = Account()
+    odd = ModelUnavailable("something in it", "auth")
+    assert await account.quietly(error=odd, seconds=0.1) == "auth"
+    assert not account.governor.is_shut
+    began = asyncio.get_running_loop().time()
+    assert await asyncio.gather(*(account.quietly(f"t{n}", seconds=1) for n in range(20))) == ["ok"] * 20
+    assert account.governor.refusal is None and at_rest(account.governor)
+    assert asyncio.get_running_loop().time() - began < 3
+
+
+@virtually
+async def test_whoever_was_told_by_hearsay_hears_when_a_call_has_worked() -> None:
+    account = Account()
+    for _ in range(2):
+        await account.quietly(error=ModelUnavailable("no such key", "auth"), seconds=0.1)
+    with pytest.raises(ModelUnavailable) as told:
+        async with account.governor.turn("t"):
+            raise AssertionError
+    assert told.value.after_seconds > 0 and told.value.hearers is not None
+    heard = list[str]()
+    told.value.hearers["r"] = lambda: heard.append("r")
+    await asyncio.sleep(5.1)
+    assert await account.quietly() == "ok" and heard == ["r"] and not account.governor.hearers
+
+
+@virtually
+async def test_what_this_machine_lacks_is_not_the_providers_failure() -> None:
+    account = Account()
+    for _ in range(4):
+        await account.quietly(error=overloaded())
+    for _ in range(50):
+        assert await account.quietly(error=ModelUnavailable("Too many open files", "machine")) == "machine"
+    assert (account.governor.failures, account.governor.is_broken, account.governor.why) == (4, False, "")
 
 
 @virtually

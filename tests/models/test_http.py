@@ -19,6 +19,7 @@ from retinue.models.anthropic import Anthropic
 from retinue.models.codec import Options, encode
 from retinue.models.governor import Governor
 from retinue.models.http import Client, HttpModel, Times
+from retinue.testing.fake_llm import FakeLLM
 from tests.models.http_world import (
     DIALECTS,
     FAST,
@@ -33,6 +34,7 @@ from tests.models.http_world import (
     serving,
     talking,
     until,
+    url_of,
 )
 
 every_dialect = pytest.mark.parametrize("dialect", DIALECTS)
@@ -181,8 +183,22 @@ def test_a_refusal_that_comes_in_pieces_or_breaks_off_is_understood() -> None:
 
     asyncio.run(story())
     for close in (True, False):
-        broken = said_to(head(401, content_length="500") + b'{"type":"err', kind=ModelRejected, close=close)
+        broken = said_to(head(401, content_length="500") + b'{"type":"err', kind=ModelUnavailable, close=close)
         assert broken.kind == "auth", "the status was told"
+
+
+def test_a_page_with_403_says_nothing_of_the_key() -> None:
+    page = b"<!DOCTYPE html><html><title>Attention Required!</title>You have been blocked</html>"
+    for body in (page, b"", b"Forbidden"):
+        error = said_to(head(403, content_length=str(len(body))) + body, kind=ModelUnavailable)
+        assert error.kind == "forbidden" and "HTTP 403" in str(error) and "<" not in str(error)
+    body = b'{"type":"error","error":{"type":"permission_error","message":"no"}}'
+    assert said_to(head(403, content_length=str(len(body))) + body, kind=ModelUnavailable).kind == "auth"
+
+
+def test_an_organization_that_is_disabled_is_a_key_that_is_refused() -> None:
+    body = b'{"type":"error","error":{"type":"invalid_request_error","message":"This organization has been disabled."}}'
+    assert said_to(head(400, content_length=str(len(body))) + body, kind=ModelUnavailable).kind == "auth"
 
 
 def test_what_is_complete_is_complete_however_the_connection_ends() -> None:
@@ -354,13 +370,15 @@ def test_a_key_that_somebody_on_the_way_repeats_is_hidden() -> None:
     async def story() -> None:
         for fault in ("F10", "F10b"):
             async with talking(faults=[fault]) as (_, model):
-                error = await failing(model, ModelRejected)
+                error = await failing(model, ModelUnavailable)
                 assert error.kind == "auth" and KEY not in f"{error} {error.args} {error!r}"
         said: list[str] = []
         async with talking([f"Your key is {KEY}."], chunks=1) as (_, model):
             reply = await complete(model, said=said)
-            assert said == ["Your key is [key]."]
-            assert reply.message.text == "Your key is [key]." and KEY not in repr((reply, model, model._client))
+            assert "".join(said) == "Your key is [redacted:key]."
+            assert reply.message.text == "Your key is [redacted:key]." and KEY not in repr(
+                (reply, model, model._client)
+            )
 
     asyncio.run(story())
 
@@ -402,5 +420,20 @@ def test_a_refused_schema_is_told_with_the_name_of_its_tool(dialect: str) -> Non
         async with talking(dialect=dialect, faults=["F16"]) as (_, model):
             error = await failing(model, ModelRejected)
             assert error.kind == "bad_schema" and "read" in str(error)
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("key", ["assistant", "00000000", "not-needed", "message_start"])
+def test_a_key_that_is_a_word_of_the_format_breaks_no_reply(key: str) -> None:
+    async def story() -> None:
+        async with FakeLLM([f"I am {key}, at 100000000."], settings=QUICK) as llm:
+            client = Client(FAST)
+            model = http_model(url_of(llm, "anthropic"), client=client, key=key)
+            try:
+                reply = await model.complete(asking(), lambda text: None)
+            finally:
+                await client.close()
+            assert reply.message.text.startswith("I am [redacted:key], at 1")
 
     asyncio.run(story())

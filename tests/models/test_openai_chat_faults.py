@@ -57,9 +57,9 @@ def test_the_words_of_the_provider_are_in_the_message(body: bytes, words: str) -
     ids=range(13),
 )
 def test_no_body_of_a_failure_is_too_odd(body: bytes) -> None:
-    began = time.perf_counter()
+    began = time.process_time()
     error = OpenAIChat().failure(500, {}, body)
-    assert time.perf_counter() - began < 2
+    assert time.process_time() - began < 2
     assert isinstance(error, ModelUnavailable)
     assert len(str(error)) <= 500
     assert str(error).isprintable()

@@ -316,9 +316,9 @@ def test_an_error_answer_becomes_the_right_error(
     fault: str, status: int, headers: dict[str, str], body: bytes, kind: str, after: float | None
 ) -> None:
     found = CODEC.failure(status, headers, body)
-    assert (type(found), found.kind) == (ModelRejected if after is None else ModelUnavailable, kind)
+    assert (type(found), found.kind) == (ModelRejected if after is None and kind != "auth" else ModelUnavailable, kind)
     if isinstance(found, ModelUnavailable):
-        assert found.after_seconds == after
+        assert found.after_seconds == (after or 0.0)
     words = str(found)
     assert 0 < len(words) <= 500 and words.isprintable()
     assert "<" not in words and "sk-" not in words and "evil" not in words
@@ -330,7 +330,7 @@ def test_an_error_message_is_clean_and_short() -> None:
         400, {}, error("a\x00\x1b[31m\u202eb\n\nc " + "x" * 9_000, code="some_code", param="input[3]")
     )
     words = str(found)
-    assert words.startswith("a [31m b c xxx") and words.endswith("x (some_code, input[3])") and len(words) <= 500
+    assert words.startswith("ab c xxx") and words.endswith("x (some_code, input[3])") and len(words) <= 500
     for key in ("sk-proj-abcd1234", "abc******xyz", "Bearer abcdef"):
         assert key not in str(CODEC.failure(403, {}, error(f"not allowed with {key} here")))
 

@@ -58,8 +58,8 @@ def test_small_pieces_are_written_together_and_large_ones_as_they_are() -> None:
         assert wire.head.startswith(b"POST /v1?a=b%20c HTTP/1.1\r\n") and b"x-key: k\r\n" in wire.head
         assert b"Host: 127.0.0.1:9\r\n" in wire.head and wire.head.count(b"Content-Length") == 1
         small, huge = [b"a" * 10] * 50, b"b" * (2 * TOGETHER)
-        assert list(Exchange(wire, small)._writes()) == [wire.head + b"500\r\n\r\n" + b"".join(small)]
-        writes = list(Exchange(wire, [*small, huge, *small])._writes())
+        assert list(Exchange(wire, small, print)._writes()) == [wire.head + b"500\r\n\r\n" + b"".join(small)]
+        writes = list(Exchange(wire, [*small, huge, *small], print)._writes())
         assert len(writes) == 3 and writes[1] is huge, "what is large is not copied"
         assert b"".join(writes).endswith(b"".join([*small, huge, *small]))
         await client.close()
@@ -79,7 +79,7 @@ def test_a_header_that_would_end_early_is_refused() -> None:
 
 
 def test_a_connection_is_used_again_after_a_reply_and_after_a_refusal() -> None:
-    answers = [OK, refusal(429, LIMIT), OK, refusal(401, b"{}"), OK]
+    answers = [OK, refusal(429, LIMIT), OK, refusal(400, b"{}"), OK]
     peers = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

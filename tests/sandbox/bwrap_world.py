@@ -15,7 +15,6 @@ from retinue.core.state import Queued, Run
 from retinue.core.values import Capabilities
 from retinue.sandbox.base import Command, Ended, Limits, Sandbox
 from retinue.sandbox.bwrap import find_sandbox
-from retinue.sandbox.shield import clear_places
 from retinue.tools.base import Answer, Caller
 from retinue.tools.builtin.git import GitTool
 from retinue.tools.builtin.processes import Processes
@@ -78,10 +77,9 @@ def run_in(
 
     async def go() -> Ended:
         command = Command(argv=("/bin/bash", "-c", script), **known)
-        running = await (sandbox or find_sandbox()).start(command, output.extend)
-        ended = await running.wait(seconds)
-        clear_places()
-        return ended
+        mine = sandbox or find_sandbox(aside=str(workspace.parent / "taken"))
+        running = await mine.start(command, output.extend)
+        return await running.wait(seconds)
 
     ended = asyncio.run(go())
     return ended, output.decode("utf-8", "replace")

@@ -16,7 +16,8 @@ from retinue.errors import ConfigError, Refused, SandboxMissing
 from retinue.sandbox.bare import Unsandboxed
 from retinue.sandbox.base import MIB, Limits
 from retinue.sandbox.bwrap import find_sandbox
-from retinue.sandbox.limits import find_groups
+from retinue.sandbox.limits import find_groups, is_bound
+from retinue.sandbox.private import Private
 from tests.needs import needs
 from tests.sandbox.bwrap_world import processes_with, run_in
 
@@ -100,7 +101,7 @@ def test_protected_paths_cannot_be_changed_whether_they_exist_or_not(workspace: 
         echo x > .git/hooks/pre-commit; echo x >> .git/config; rm -rf .git/hooks; mv .git other; rm -f .git/config
         ln -sf /dev/null .git/config; mv a .git/config; mkdir -p .retinue/agents; echo x > .retinue/config.toml
         echo '{}' > .mcp.json; rmdir .mcp.json; rm -rf .retinue; mv .retinue x; echo x > .vscode/tasks.json
-        ln -s a .envrc
+        ln -s b .envrc
         chmod 777 .mcp.json; echo x > .mcp.json/x; umount .mcp.json; mv -T a .mcp.json; git config core.fsmonitor evil
         echo done
     """
@@ -112,7 +113,7 @@ def test_protected_paths_cannot_be_changed_whether_they_exist_or_not(workspace: 
     assert not (workspace / ".git/hooks/pre-commit").exists()
     assert list((workspace / ".vscode").iterdir()) == []
     assert {p: p.stat().st_ino for p in before} == before
-    assert sorted(p.name for p in workspace.iterdir()) == [".git", ".vscode", "a"], "nothing was left behind"
+    assert sorted(p.name for p in workspace.iterdir()) == [".git", ".vscode"], "nothing was left behind"
     assert not any((workspace / ".git" / n).exists() for n in ("modules", "worktrees", "commondir"))
 
 
@@ -126,15 +127,17 @@ def test_git_can_commit_in_the_sandbox(workspace: Path) -> None:
 
 def test_an_empty_workspace_cannot_be_made_a_repository_with_hooks(workspace: Path) -> None:
     run_in(workspace, "mkdir -p .git/hooks; echo x > .git/hooks/pre-commit; git init; mv .git g; echo x > .git")
-    assert list(workspace.iterdir()) == []
+    assert not (workspace / ".git").exists()
+    assert [p.read_text() for p in (workspace.parent / "taken").glob("*/it")] == ["x\n"]
 
 
 def test_what_git_would_be_misled_by_is_moved_aside(workspace: Path) -> None:
     (workspace / ".git").mkdir()
     ended, _ = run_in(workspace, "mkdir evil; echo ../evil > .git/commondir")
-    assert not (workspace / ".git/commondir").exists()
-    assert len(list((workspace / ".git").glob("commondir.refused-*"))) == 1
-    assert any("commondir is protected" in note for note in ended.notes)
+    assert list((workspace / ".git").iterdir()) == []
+    (kept,) = (workspace.parent / "taken").glob("*/it")
+    assert kept.read_text() == "../evil\n"
+    assert any(".git/commondir appeared" in note and str(kept) in note for note in ended.notes)
 
 
 def test_a_protected_link_is_put_back(workspace: Path) -> None:
@@ -143,19 +146,7 @@ def test_a_protected_link_is_put_back(workspace: Path) -> None:
     ended, _ = run_in(workspace, "rm .claude; mkdir .claude; echo x > .claude/settings.json")
     assert os.readlink(workspace / ".claude") == "shared"
     assert len(ended.notes) == 1
-    assert [p.read_text() for p in workspace.glob(".claude.refused-*/settings.json")] == ["x\n"]
-
-
-def test_places_left_by_a_crash_are_known_again_and_removed(workspace: Path) -> None:
-    from retinue.sandbox.shield import MARK_NS
-
-    (workspace / ".mcp.json").mkdir()
-    os.utime(workspace / ".mcp.json", ns=(MARK_NS, MARK_NS))
-    (workspace / ".husky").mkdir()
-    _, output = run_in(workspace, "echo x > .mcp.json/x; echo x > .husky/x; echo done")
-    assert output.endswith("done\n")
-    assert [p.name for p in workspace.iterdir()] == [".husky"]
-    assert list((workspace / ".husky").iterdir()) == []
+    assert [p.read_text() for p in (workspace.parent / "taken").glob("*/it/settings.json")] == ["x\n"]
 
 
 def test_a_directory_that_hooks_are_taken_from_is_protected(workspace: Path) -> None:
@@ -170,7 +161,7 @@ def test_a_directory_that_hooks_are_taken_from_is_protected(workspace: Path) -> 
 def test_what_is_to_be_hidden_is_hidden_in_a_directory_that_was_given(workspace: Path) -> None:
     (workspace / "state/inner").mkdir(parents=True)
     (workspace / "state/inner/log.db").write_text("canary")
-    sandbox = find_sandbox(hide=(str(workspace / "state"),))
+    sandbox = find_sandbox(private=Private(folders=(str(workspace / "state"),)))
     _, output = run_in(workspace, "find state; cat state/inner/log.db; echo x > state/y", sandbox=sandbox)
     assert "canary" not in output
     assert [p.name for p in (workspace / "state").iterdir()] == ["inner"]
@@ -223,7 +214,7 @@ def test_a_linked_worktree_reads_its_repository_only_if_that_agrees(workspace: P
 
 
 def test_processes_are_limited(workspace: Path) -> None:
-    if os.getuid() == 0 and find_groups().pids is None:
+    if not is_bound() and find_groups().pids is None:
         pytest.skip("root without a pids control group: nothing limits the number of processes here")
     (workspace / "bomb.py").write_text(
         "import os, time\nn = 0\ntry:\n    while n < 60:\n        if os.fork() == 0:\n            time.sleep(60)\n"
@@ -361,3 +352,18 @@ def test_the_promises_say_what_holds_here() -> None:
     words = " ".join(find_sandbox().promises)
     assert "processes end with the command" in words
     assert ("limit on all processes" in words) == (find_groups().pids is not None)
+
+
+def test_the_limit_on_processes_binds_all_but_the_root_of_the_machine(tmp_path: Path) -> None:
+    uid = os.getuid()
+    for lines, is_so in (
+        (f"{uid} 0 1\n", False),
+        (f"{uid} 1000 1\n", True),
+        (f"{uid + 1} 0 1\n{uid} 7 1\n", True),
+        ("", uid != 0),
+        ("not a map\n", uid != 0),
+    ):
+        (tmp_path / "map").write_text(lines)
+        is_bound.cache_clear()
+        assert is_bound(str(tmp_path / "map")) is is_so, lines
+    is_bound.cache_clear()

@@ -15,7 +15,8 @@ import pytest
 from retinue.errors import NotFound, Refused
 from retinue.sandbox import beneath
 from retinue.sandbox.drafts import SUFFIX, Draft, alone, prefix, remove, sweep, umask
-from retinue.sandbox.paths import Root, spot
+from retinue.sandbox.file_location import spot
+from retinue.sandbox.paths import Root
 
 N_SWAPS = 10_000
 

@@ -14,7 +14,8 @@ import pytest
 from retinue.errors import NotFound, Refused
 from retinue.sandbox import beneath, paths
 from retinue.sandbox.beneath import kernel_open, open_beneath, walk_open
-from retinue.sandbox.paths import MAX_FILE, Reach, Root, checked_text, locate, spot
+from retinue.sandbox.file_location import locate, spot
+from retinue.sandbox.paths import MAX_FILE, Reach, Root, checked_text
 
 Opener = Callable[[int, str, int], int]
 
@@ -186,15 +187,11 @@ def test_an_absolute_path_belongs_to_the_root_that_it_starts_with(tmp_path: Path
     here.mkdir()
     there.mkdir()
     (tmp_path / "hereabouts").mkdir()
-    os.symlink(here, tmp_path / "alias")
     reach = Reach.of(str(here), (str(here), str(there)), (str(there),))
     assert reach.find(f"{here}/x", "read") == (str(here), "x")
     assert reach.find(f"{tmp_path}//./here/./x", "read") == (str(here), "x")
     assert reach.find("x/y", "read") == (str(here), "x/y")
     assert reach.find(str(there), "write") == (str(there), ".")
-    alias = Reach.of(str(tmp_path / "alias"), None, None)
-    assert alias.find(f"{here}/x", "read")[1] == "x"
-    assert alias.find("x", "read")[1] == "x"
     for path in (f"{tmp_path}/hereabouts/x", "/", "/etc", f"{tmp_path}", f"{tmp_path}/here/../there2"):
         with pytest.raises(Refused):
             reach.find(path, "write")

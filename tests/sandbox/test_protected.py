@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from retinue.errors import Refused
-from retinue.sandbox import protected as rules
-from retinue.sandbox.paths import Root, locate
+from retinue.sandbox import git_config
+from retinue.sandbox.file_location import locate
+from retinue.sandbox.paths import Root
 from retinue.sandbox.protected import plain, protected
 
 
@@ -144,25 +145,23 @@ def test_in_a_home_directory_names_with_a_dot_configure_programs(
     home = tmp_path / "ada"
     home.mkdir()
     monkeypatch.setenv("HOME", str(home))
-    rules.homes.cache_clear()
-    try:
-        for name in (
-            ".bashrc",
-            ".ssh/authorized_keys",
-            ".config/fish/config.fish",
-            ".local/bin/ls",
-            "bin/ls",
-            ".newrc",
-        ):
-            assert protected(f"{home}/{name}", str(home)), name
-            assert protected(f"{home}/{name}", str(tmp_path)), name
-        assert protected(f"{home}/.ssh/authorized_keys", f"{home}/.ssh")
-        assert protected(f"{home}/notes.txt", str(home)) is None
-        assert protected(f"{home}/.gitignore", str(home)) is None
-        assert protected(f"{home}/project/.eslintrc", str(home)) is None
-        assert protected(f"{home}/.local/src/project/a.py", f"{home}/.local/src/project") is None
-    finally:
-        rules.homes.cache_clear()
+    for name in (
+        ".bashrc",
+        ".ssh/authorized_keys",
+        ".config/fish/config.fish",
+        ".local/bin/ls",
+        "bin/ls",
+        ".newrc",
+    ):
+        assert protected(f"{home}/{name}", str(home)), name
+        assert protected(f"{home}/{name}", str(tmp_path)), name
+    assert protected(f"{home}/.ssh/authorized_keys", f"{home}/.ssh")
+    assert protected(f"{home}/notes.txt", str(home)) is None
+    assert protected(f"{home}/.gitignore", str(home)) is None
+    assert protected(f"{home}/project/.eslintrc", str(home)) is None
+    assert protected(f"{home}/.local/src/project/a.py", f"{home}/.local/src/project") is None
+    assert protected(f"{home}/.local/bin/ls", f"{home}/.local"), "also for a root in between"
+    assert protected(f"{home}/.local/bin/ls", f"{home}/.local/bin")
 
 
 def test_names_are_compared_as_the_laxest_file_system_would() -> None:
@@ -171,3 +170,55 @@ def test_names_are_compared_as_the_laxest_file_system_would() -> None:
     }
     assert plain("git") == "git"
     assert plain("...") == "..."
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("[core] hooksPath = tools", [("core", "hookspath", "tools")]),
+        ('[CORE]\n\tHooksPath="a b" ; no\n', [("core", "hookspath", "a b")]),
+        ("[core]\nhooksPath = a\\\n  b # no\n x\n", [("core", "hookspath", "a  b"), ("core", "x", "")]),
+        ('# [core] hooksPath = x\n;y\n[includeIf "gitdir:[x]\\""]path="a#b"', [("includeif", "path", "a#b")]),
+        ("\ufeff[include]\r\npath = c\r\n", [("include", "path", "c")]),
+        ("[a.b] c = d\\te  \n]bad\n[include] path = x", [("a", "c", "d\te"), ("include", "path", "x")]),
+    ],
+)
+def test_settings_of_git_are_read_as_git_reads_them(text: str, found: list[tuple[str, str, str]]) -> None:
+    assert list(git_config.settings(text)) == found
+
+
+def test_what_the_settings_of_git_name_is_protected_wherever_the_repository_lies(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home, top = tmp_path / "home", tmp_path / "work" / "repository"
+    (top / ".git").mkdir(parents=True)
+    (top / "real").mkdir()
+    (top / "linked").symlink_to("real")
+    home.mkdir()
+    monkeypatch.setenv("HOME", str(home))
+    (home / ".gitconfig").write_text("[core]\n hooksPath = shared\n")
+    (top / ".git/config").write_text("[core] hooksPath = linked/hooks\n[include] path = ../.team\n")
+    (top / ".team").write_text('[includeIf "gitdir:**"]\npath = sub/more\n[include]\npath = .team\n')
+    for root in (str(top), str(tmp_path / "work"), str(top / "sub")):
+        for name in ("real/hooks/pre-commit", "shared/x", ".team", "sub/more", "SUB/More", "linked/hooks"):
+            assert protected(f"{top}/{name}", root), name
+        for name in ("real/x", "sub/other", "hooks/x", "more"):
+            assert protected(f"{top}/{name}", root) is None, name
+    fd = os.open(top, os.O_PATH)
+    assert {".team", "sub/more", "real/hooks", "shared"} <= set(git_config.named_beneath(str(top), fd))
+    os.close(fd)
+    os.mkfifo(top / "sub-pipe")
+    (top / ".git/config").write_text("[include]\npath = ../sub-pipe\n")
+    assert protected(f"{top}/sub-pipe", str(top))
+
+
+def test_settings_of_git_are_found_where_git_finds_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    top = tmp_path / "repository"
+    (top / ".git").mkdir(parents=True)
+    (tmp_path / "settings/git").mkdir(parents=True)
+    (tmp_path / "settings/git/config").write_text("[core]\n hooksPath = tools/hooks\n")
+    (top / ".git/config").write_text("[include]\n path = ~root/shared.cfg\n")
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "settings"))
+    found = git_config.named(str(top))
+    assert f"{top}/tools/hooks" in found
+    assert os.path.normpath(os.path.expanduser("~root/shared.cfg")) in found

@@ -93,7 +93,7 @@ def test_a3_what_is_taken_from_a_run_is_refused_to_its_grandchild_at_the_next_ca
 def test_a5_children_that_each_ask_for_all_that_is_left_never_get_more_than_there_is() -> None:
     async def main() -> None:
         child = Agent("child", model=Scripted(talk(), name="c", seconds=1_000))
-        asks = [call("hire") for _ in range(5)]
+        asks = [[call("hire") for _ in range(5)]]  # one after the other, the lead would wait for what is held
         hire = hire_with(child, budget=Budget(tokens=6_000), join="none")
         lead = Agent("lead", model=Scripted(talk(*asks), name="l"), tools=[hire], staff=[child])
         async with Retinue(clock=VirtualClock()) as retinue:
@@ -138,7 +138,7 @@ def test_a9_a_run_that_copies_itself_stops_at_the_limits_and_within_its_budget()
             outcome = await retinue.run(bomb, "Go.", budget=Budget(tokens=60_000), limits=Limits(depth=5))
             assert outcome.tree_tokens <= 60_000
             assert await retinue.questions() == []
-            assert retinue._engine.roster.runs == {}
+            assert not retinue._engine.trees.has_runs
 
     run_virtual(main())
 

@@ -1,10 +1,14 @@
-"""Ways out of the sandbox (attempts.py): all of them are tried inside one, and none may succeed."""
+"""Ways out of the sandbox (attempts/): all of them are tried inside one, and none may succeed."""
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import platform
+import shutil
 import socket
+import struct
 import subprocess
 import sys
 import uuid
@@ -16,6 +20,7 @@ import pytest
 
 from retinue.sandbox import seccomp
 from retinue.sandbox.bwrap import find_sandbox
+from retinue.sandbox.private import Private
 from tests.needs import needs
 from tests.sandbox.bwrap_world import run_in
 from tests.security import attempts
@@ -73,9 +78,11 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]
             "clone": {"x86_64": 56, "aarch64": 220}[platform.machine()],
         }
         (workspace / "facts.json").write_text(json.dumps(facts))
-        (workspace / "attempts.py").write_text(Path(attempts.__file__).read_text())
-        script = f"exec {sys.executable} attempts.py facts.json"
-        sandbox = find_sandbox(hide=(str(state),))
+        shutil.copytree(
+            Path(attempts.__file__).parent, workspace / "attempts", ignore=shutil.ignore_patterns("__pycache__")
+        )
+        script = f"exec {sys.executable} -m attempts facts.json"
+        sandbox = find_sandbox(private=Private(folders=(str(state),)))
         ended, output = run_in(workspace, script, sandbox=sandbox, env={"PATH": "/usr/bin:/bin", "HOME": str(home)})
         assert ended.code == 0, output
         told = [json.loads(line) for line in output.splitlines() if line.startswith("{")]
@@ -109,6 +116,7 @@ def test_nothing_outside_has_changed(results: dict[str, Any]) -> None:
     workspace = results["workspace"]
     assert (workspace / ".git/config").read_text() == "[core]\n"
     assert list((workspace / ".git/hooks").iterdir()) == []
+    assert not (workspace / ".mcp.json").exists(), "what appeared at a protected name was taken away"
     assert not any(Path(folder, "retinue-test").exists() for folder in ("/", "/etc", "/usr", "/opt", "/var", "/dev"))
 
 
@@ -133,6 +141,56 @@ def test_the_filter_is_well_formed_for_each_machine(machine: str) -> None:
             code[at * 8 + 2],
             code[at * 8 + 3],
         )
-        assert operation in (0x20, 0x15, 0x35, 0x06)
+        assert operation in (0x20, 0x15, 0x35, 0x45, 0x06)
         assert at + 1 + max(yes, no) < n or operation == 0x06, "a jump stays inside"
     assert seccomp.program("pdp11") == b""
+
+
+ANSWERS = {0x7FFF0000: "allow", 0x80000000: "kill"}
+NEW, OLD = os.O_CREAT | os.O_WRONLY, os.O_RDONLY
+CASES: list[tuple[str, tuple[int, int], tuple[int, ...], str]] = [
+    ("read", (0, 63), (3, 0, 9), "allow"),
+    ("fchmod", (91, 52), (3, 0o755), "allow"),
+    ("fchmod of a shared directory", (91, 52), (3, 0o2775), "allow"),
+    ("fchmod", (91, 52), (3, 0o4755), "EPERM"),
+    ("fchmodat", (268, 53), (3, 0, 0o6755), "EPERM"),
+    ("fchmodat2", (452, 452), (3, 0, 0o4000), "EPERM"),
+    ("mknodat", (259, 33), (3, 0, 0o104755), "EPERM"),
+    ("openat", (257, 56), (3, 0, NEW, 0o644), "allow"),
+    ("openat", (257, 56), (3, 0, NEW, 0o4644), "EPERM"),
+    ("openat of what is there", (257, 56), (3, 0, OLD, 0o4644), "allow"),
+    ("openat2", (437, 437), (3, 0, 0, 0), "ENOSYS"),
+    ("ioctl", (16, 29), (0, 0x5412), "EPERM"),
+    ("ioctl", (16, 29), (0, 0x5401), "allow"),
+    ("socket", (41, 198), (40,), "EAFNOSUPPORT"),
+    ("socket", (41, 198), (1,), "allow"),
+    ("mount", (165, 40), (), "EPERM"),
+]
+
+
+@pytest.mark.parametrize(("name", "numbers", "arguments", "answer"), CASES)
+@pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
+def test_what_the_filter_says(
+    machine: str, name: str, numbers: tuple[int, int], arguments: tuple[int, ...], answer: str
+) -> None:
+    """Also on a machine that this is not."""
+    number = numbers[machine == "aarch64"]
+    data = struct.pack("=iIQ6Q", number, seccomp.TABLES[machine][0], 0, *arguments, *[0] * (6 - len(arguments)))
+    said = _answer(seccomp.program(machine), data)
+    assert ANSWERS.get(said, errno.errorcode.get(said & 0xFFFF)) == answer, name
+    other = struct.pack("=iIQ6Q", number, 0x40000003, 0, *[0] * 6)
+    assert ANSWERS[_answer(seccomp.program(machine), other)] == "kill"
+
+
+def _answer(code: bytes, data: bytes) -> int:
+    at = held = 0
+    while True:
+        operation, yes, no, k = struct.unpack_from("=HBBI", code, at * 8)
+        at += 1
+        match operation:
+            case 0x20:
+                held = struct.unpack_from("=I", data, k)[0]
+            case 0x06:
+                return int(k)
+            case _:
+                at += yes if {0x15: held == k, 0x35: held >= k, 0x45: bool(held & k)}[operation] else no

@@ -14,12 +14,27 @@ from typing import Any
 
 import msgspec
 
-from retinue import Agent, Answer, Ask, Caller, ModelError, ModelUnavailable, Orders, Origin, Refused, Retinue, tool
-from retinue.core import machine
-from retinue.core.roster import Changes, Roster
+from retinue import (
+    Agent,
+    Answer,
+    Ask,
+    Caller,
+    ModelError,
+    ModelUnavailable,
+    NotFound,
+    Orders,
+    Origin,
+    Refused,
+    Retinue,
+    tool,
+)
+from retinue.core.events import LimitChanged
 from retinue.core.state import Asking, Ended
+from retinue.core.tree import Changes
+from retinue.core.trees import Trees
 from retinue.core.values import Assistant, Delivery, ModelInfo, Reply, Result, User
 from retinue.models.base import Request
+from retinue.runtime import engine
 from retinue.store.base import Store
 from retinue.testing import MemoryStore, VirtualClock, run_virtual
 from tests.simulation import script
@@ -34,22 +49,49 @@ class World:
         self.starts: Counter[str] = Counter()
         self.received: Counter[str] = Counter()
         self.tokens = 0
+        self.counted: dict[str, tuple[int, int, int]] = {}
+        self.left: Counter[str] = Counter()
         self.lives = 0
+        self.store: Any = None
+        self.broken: list[str] = []
+        self.generosity = random.Random(f"{seed} generosity")
+
+    def must(self, holds: object, what: str) -> None:
+        """What a model or a tool finds wrong: raised there, it would be taken for a failure of theirs."""
+        if not holds:
+            self.broken.append(what)
+
+    def most_in(self, request: Request) -> int:
+        """The longest prompt that a provider can count now: it does not count the same messages in two ways."""
+        n, prompt, output = self.counted.get(request.run, (0, 0, 0))
+        if not n or len(request.messages) < n:
+            return sum(len(m.text) for m in request.messages)
+        return (
+            prompt + (output if len(request.messages) > n else 0) + sum(len(m.text) for m in request.messages[n + 1 :])
+        )
 
 
 class Mortal:
-    """A store whose process may die before or after a commit."""
+    """A store whose process may die before or after a commit, and that is slow now and then: what comes meanwhile is
+    stepped, and must not be seen before it is on record."""
 
     def __init__(self, inner: Store, r: random.Random, rate: float, died: asyncio.Event) -> None:
         self._inner, self._random, self._rate, self._died = inner, r, rate, died
+        self._slow = r.choice((0.0, 0.5))
+        self._is_writing = False
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
 
     async def commit(self, changes: Changes) -> int:
+        must(not self._is_writing, "I13 a batch was handed over before the one before it was on record")
+        self._is_writing = True
+        if self._random.random() < self._slow:
+            await asyncio.sleep(self._random.choice((0.0, 0.01, 0.3, 2.0)))
         if self._random.random() < self._rate:
             await self._die()
         seq = await self._inner.commit(changes)
+        self._is_writing = False
         if self._random.random() < self._rate:
             await self._die()
         return seq
@@ -66,23 +108,33 @@ class ScriptedModel:
 
     async def complete(self, request: Request, emit: object) -> Reply:
         seed = self._world.seed
+        row = await self._world.store.row(request.run)
+        is_known = row is not None and row.run.attempt >= request.attempt and row.run.length >= len(request.messages)
+        self._world.must(is_known, f"I6 {request.run} asks its model before that is on record")
         r = random.Random(f"{seed} {request.path} {request.attempt} delay")
+        if r.random() < 0.5:
+            request.progress.wait()
+            await asyncio.sleep(r.choice((0.0, 0.2, 2.0)))
+            request.progress.leave()
+        self._world.left[request.run] += 1
         await asyncio.sleep(r.choice((0.0, 0.01, 0.5, 3.0)))
-        _provider_valid(request)
+        _provider_valid(self._world, request)
         fails = script.failure(seed, request.path, request.attempt)
         if fails is not None:
             kind, retry, after = fails
             raise ModelUnavailable(kind, kind, after / 1000) if retry else ModelError(kind, kind)
         tools = tuple(t.name for t in request.tools)
-        most_in = sum(len(m.text) for m in request.messages)
+        most_in = self._world.most_in(request)
         reply = script.reply(seed, request.path, request.turn, request.purpose, tools, most_in, request.max_output)
         self._world.tokens += reply.usage.input + reply.usage.output
+        self._world.counted[request.run] = (len(request.messages), reply.usage.input, reply.usage.output)
         return reply
 
 
-def _provider_valid(request: Request) -> None:
+def _provider_valid(world: World, request: Request) -> None:
     """I8, as strictly as a provider: every call is answered next, in order, and nothing else is."""
     owed: list[str] = []
+    must = world.must
     for message in request.messages:
         if isinstance(message, Result):
             must(owed and owed.pop(0) == message.call_id, f"I8 {request.run} was sent a result out of place")
@@ -97,6 +149,9 @@ def _provider_valid(request: Request) -> None:
 def agents(world: World) -> list[Agent]:
     async def pause(caller: Caller) -> None:
         world.starts[caller.key] += 1
+        row = await world.store.row(caller.spec.id)
+        is_known = row is not None and row.run.turn >= caller.run.turn
+        world.must(is_known, f"I6 {caller.key} is begun before it is on record")
         r = random.Random(f"{world.seed} {caller.key} tool")
         await asyncio.sleep(r.choice((0.0, 0.0, 0.2, 2.0)))
 
@@ -112,7 +167,7 @@ def agents(world: World) -> list[Agent]:
 
     @tool
     async def write(caller: Caller) -> str:
-        must(world.starts[caller.key] == 0, f"I5 write {caller.key} was started twice")
+        world.must(world.starts[caller.key] == 0, f"I5 write {caller.key} was started twice")
         await pause(caller)
         return "write done"
 
@@ -155,12 +210,14 @@ class Hook:
 async def simulate(seed: int, store: Any) -> World:
     """Live, die and live again until the root has ended and everything is delivered."""
     world, r = World(seed), random.Random(seed)
+    engine.MAX_STEPS = r.choice((1, 3, 10, 500))
     rate = r.choice((0.0, 0.02, 0.08))
     clock = VirtualClock()
     root = ""
     while world.lives < 60:
         world.lives += 1
         died = asyncio.Event()
+        world.store = store
         life = Mortal(store, r, rate if world.lives < 40 else 0.0, died)
         retinue = Retinue(
             life, agents=agents(world), rules=script.rules(seed), channels={"hook": Hook(world)}, clock=clock
@@ -190,30 +247,41 @@ async def _one_life(retinue: Retinue, world: World, seed: int) -> str:
         retinue._crew.agents["lead"], "root task", key=f"root {seed}", lanes=order.lanes, retry=order.retry,
         origin=origin, announce=True, **options,
     )  # fmt: skip
-    engine = retinue._engine
+    running = retinue._engine
     for _ in range(100_000):
-        if not engine.roster.runs and not any(d.state != "dead" for d in engine.roster.deliveries.values()):
+        await running.caught_up()
+        must(not running._failure and not running._aside, f"the engine stopped: {running._failure!r} {running._aside}")
+        deliveries = [d for tree in running.trees.by_root.values() for d in tree.deliveries.values()]
+        if not running.trees.has_runs and not any(d.state != "dead" for d in deliveries):
+            await running.caught_up()  # the last steps were taken while those before them were written
             break
-        for id, run in list(engine.roster.runs.items()):
+        for _, run in list(running.trees.live()):
             if isinstance(run.state, Asking):
                 with contextlib.suppress(Refused):
-                    await retinue.answer(id, "yes")
+                    await retinue.answer(run.id, "yes")
+        for asked in await retinue.questions():
+            if asked.kind == "budget" and world.generosity.random() < 0.2:
+                with contextlib.suppress(Refused, NotFound):
+                    await retinue.decide(asked.id, world.generosity.random() < 0.6)
         await asyncio.sleep(1.0)
-    must(not engine._failure, f"the engine stopped: {engine._failure!r}")
+    await running.caught_up()
     return root
 
 
 async def _abandon(retinue: Retinue, *tasks: asyncio.Task[Any]) -> None:
     """Death: nothing more is written, and nobody says goodbye."""
-    engine = retinue._engine
-    all_tasks = [t for t in (engine._task, *engine.performer.tasks(), *tasks) if t is not None]
+    dead = retinue._engine
+    batch = dead._commits.under_way
+    commit = None if batch is None else batch.task
+    all_tasks = [t for t in (dead._task, commit, *dead.performer.tasks(), *tasks) if t is not None]
     for task in all_tasks:
         task.cancel()
     await asyncio.gather(*all_tasks, return_exceptions=True)
-    engine.timers.close()
+    dead.timers.close()
 
 
 async def _check(store: Any, world: World, root: str) -> None:
+    must(not world.broken, "; ".join(world.broken[:3]))
     await store.open()
     rows = [await store.row(s.id) for s in await store.listing(children=True, limit=10_000)]
     must(rows and all(isinstance(r.run.state, Ended) for r in rows), "I1 not everybody has ended")
@@ -225,18 +293,22 @@ async def _check(store: Any, world: World, root: str) -> None:
             if not isinstance(message, Assistant):
                 marks.update(set(MARK.findall(message.text)))
         must(max(marks.values(), default=0) <= 1, f"I3 a result stands twice in {row.spec.id}: {marks}")
-    budget = script.root_order(world.seed).budget
-    must(budget.tokens is None or world.tokens <= budget.tokens, f"I10 {world.tokens} tokens of {budget.tokens}")
+        n = world.left[row.spec.id]
+        must(row.run.usage.turns <= n, f"I10 {row.spec.id} paid for {row.run.usage.turns} calls, {n} have left")
+    entries = await store.entries(0, "", 1_000_000)
+    raised = [e.event for _, e in entries if isinstance(e.event, LimitChanged) and e.run == root and not e.stale]
+    limit = script.root_order(world.seed).budget.tokens
+    limit = None if limit is None else limit + sum(event.add[0] for event in raised)
+    must(limit is None or world.tokens <= limit, f"I10 {world.tokens} tokens of {limit}")
     for delivery in await store.deliveries():
         must(delivery.state in ("acked", "suppressed", "dead"), f"I4 delivery {delivery.key} is {delivery.state}")
         must(delivery.state != "acked" or world.received[delivery.key], f"I4 {delivery.key} was never received")
-    entries = await store.entries(0, "", 1_000_000)
     must(not await store.verify(), "I13 the log does not verify")
     if [seq for seq, _ in entries] != list(range(1, len(entries) + 1)):
         return  # runs were deleted, and their rows of the log with them: the fold needs all of them
-    folded = Roster(script.rules(world.seed))
+    folded = Trees(script.rules(world.seed))
     for _, entry in entries:
-        machine.fold(folded, entry)
+        folded.fold(entry)
     ended = folded.take_changes().runs
     for id, ending in endings.items():
         must(ended[id].state == Ended(ending=ending), f"I14 the fold gives another end for {id}")

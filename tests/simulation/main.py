@@ -18,8 +18,16 @@ ENGINE_SHARE = 25
 
 
 def work(chunk: tuple[str, int, int]) -> tuple[int, int, int, list[str]]:
+    """One chunk. What goes wrong in it is meant to, and is not logged; tests that come after this one log again."""
+    before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
-    kind, first, n = chunk
+    try:
+        return _work(*chunk)
+    finally:
+        logging.disable(before)
+
+
+def _work(kind: str, first: int, n: int) -> tuple[int, int, int, list[str]]:
     steps = crashes = 0
     bad = []
     for seed in range(first, first + n):

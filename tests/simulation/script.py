@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 
-from retinue.core.orders import Context, Lane, Order, Orders, Retry, Wait
+from retinue.core.orders import Context, Lane, Order, Orders, Retry, Send, Wait
 from retinue.core.values import (
     Assistant,
     Budget,
@@ -25,7 +25,16 @@ from retinue.core.values import (
 TOOLS = ("ask", "hand_out", "post", "read", "watch", "write")
 RESTART = {"ask": "pure", "hand_out": "keyed", "post": "keyed", "read": "pure", "watch": "pure", "write": "unsafe"}
 SUBMITS = ("submit_error", "submit_result")
-MODEL = ModelInfo(name="sim", window=4_000, max_output=300, price_in=3, price_out=7)
+MODEL = ModelInfo(
+    name="sim",
+    window=4_000,
+    max_output=300,
+    price_in=3,
+    price_out=7,
+    price_cache_read=1,
+    cache_tokens=8,
+    shared_tokens=8,
+)
 GUARDS = {"write": Guard(risk="write", guarded=True)}
 DEFINITIONS = (
     Definition(
@@ -56,6 +65,7 @@ def rules(seed: int) -> Rules:
         limits=Limits(depth=3, children=3, per_call=5),
         min_output=8,
         final_output=32,
+        asking_output=40,
         breaker_after=3,
         breaker_ms=500,
         max_deaths=r.choice((3, 1_000)),
@@ -75,6 +85,7 @@ def root_order(seed: int) -> Order:
             usd=r.choice((None, None, 0.000_02, 0.001)),
             turns=r.choice((None, None, 3, 12)),
             calls=r.choice((None, None, 3, 8)),
+            on_limit=random.Random(f"{seed} on_limit").choice(("land", "ask", "ask", "stop")),
         )
     return Order(
         agent="lead",
@@ -91,10 +102,15 @@ def root_order(seed: int) -> Order:
     )
 
 
+def leaves_at_once(seed: int, path: str, attempt: int) -> bool:
+    """Whether a model call leaves when it is begun; others wait for their provider first."""
+    return random.Random(f"{seed} {path} {attempt} leaves").random() < 0.6
+
+
 def _lanes(r: random.Random, group: str) -> tuple[Lane, ...]:
     out = []
     if r.random() < 0.3:
-        out.append(Lane(name=f"group {group}", size=1 + len(group) % 2))
+        out.append(Lane(name=f"group {group}", size=1 + len(group) % 2, scope="tree"))
     if r.random() < 0.5:
         out.append(Lane(name="all", size=2, on_full="queue"))
     return tuple(out)
@@ -108,7 +124,8 @@ def _child(r: random.Random, n: int, path: str, join: str) -> Order:
         report=r.choice(("text", "text", "submit", "summary")),
         context=r.choice((Context(), Context(), Context(kind="fork"), Context(kind="last", n=1))),
         access=r.choice((Capabilities(), Capabilities(), Capabilities(deny=("write",)))),
-        budget=r.choice((Budget(), Budget(), Budget(tokens=2_000), Budget(turns=2, calls=1))),
+        budget=_then(path, n, budget := r.choice((Budget(), Budget(), Budget(tokens=2_000), Budget(turns=2, calls=1)))),
+        share="drawn" if budget != Budget() and n % 2 else "",
         timeout_ms=r.choice((None, None, None, 5_000)),
         clock=r.choice(("start", "created")),
         lanes=_lanes(r, path),
@@ -123,7 +140,14 @@ def _child(r: random.Random, n: int, path: str, join: str) -> Order:
         retention="delete" if r.random() < 0.15 else "keep",
         retry=Retry(attempts=2, base_ms=100, cap_ms=200, then=r.choice(("wait", "fail"))),
         announce=r.random() < 0.3,
+        host=join == "none" and r.random() < 0.2,
     )
+
+
+def _then(path: str, n: int, budget: Budget) -> Budget:
+    """A child's own limit may ask, too."""
+    on_limit = random.Random(f"{path} {n} on_limit").choice(("land", "land", "ask", "stop"))
+    return Budget(tokens=budget.tokens, turns=budget.turns, calls=budget.calls, on_limit=on_limit)
 
 
 def orders(seed: int, path: str, turn: int, index: int) -> Orders:
@@ -146,6 +170,15 @@ def orders(seed: int, path: str, turn: int, index: int) -> Orders:
     )
 
 
+def letters(seed: int, run: str, turn: int, index: int, roots: tuple[str, ...]) -> tuple[Send, ...]:
+    """What a root writes to the other one, which may have ended, or never have been there."""
+    r = random.Random(f"{seed} {run} {turn} {index} letters")
+    n = r.choice((0, 0, 1, 2))
+    return tuple(
+        Send(to=to, text=f"<letter {run[-1]} {turn} {index} {k}>") for to in roots if to != run for k in range(n)
+    )
+
+
 def watch(seed: int, path: str, turn: int, index: int, children: tuple[str, ...]) -> Orders:
     """What `watch` orders: to be called again when its caller's children have ended, or one, or the time is over."""
     r = random.Random(f"{seed} {path} {turn} {index} watch")
@@ -161,7 +194,7 @@ def _with(order: Order, fields: dict[str, object]) -> Order:
 def reply(seed: int, path: str, turn: int, purpose: str, tools: tuple[str, ...], most_in: int, most_out: int) -> Reply:
     """What the model says at this point of this run, and what it costs."""
     r = random.Random(f"{seed} {path} {turn} {purpose}")
-    usage = Usage(input=r.randint(0, most_in), output=r.randint(0, most_out))
+    usage = Usage(input=(n := r.randint(0, most_in)), output=r.randint(0, most_out), cache_read=r.choice((0, n // 2)))
     if purpose == "compact":
         return Reply(message=Assistant(text="compacted"), usage=usage)
     final = Reply(message=Assistant(text=f"<{path}>"), usage=usage, stop="end")

@@ -29,7 +29,7 @@ class History:
 
     def act(self) -> None:
         self._act()
-        changes = self.world.roster.changes
+        changes = self.world.changes
         self.conversations.update((spec.id, spec.conversation) for spec in changes.specs)
         for id, run in changes.runs.items():
             if isinstance(run.state, Ended):
@@ -37,12 +37,12 @@ class History:
 
     def _act(self) -> None:
         rng, world = self.rng, self.world
-        live = [id for id, run in world.roster.runs.items() if not isinstance(run.state, Ended)]
+        live = [spec.id for spec, run in world.trees.live() if not isinstance(run.state, Ended)]
         if not live or rng.random() < 0.15:
             self.start()
             return
         id = rng.choice(live)
-        run = world.roster.runs[id]
+        run = world.run(id)
         kind = rng.random()
         if kind < 0.05:
             world.apply(id, CancelAsked())
@@ -68,7 +68,7 @@ class History:
         if self.ended and rng.random() < 0.5:
             old = rng.choice(sorted(self.ended))
             conversation, length = self.ended[old]
-            busy = {spec.conversation for spec in self.world.roster.specs.values()}
+            busy = {t.specs[id].conversation for t in self.world.trees.by_root.values() for id in t.specs}
             if rng.random() < 0.5 and conversation not in busy:
                 length = max(n for c, n in self.ended.values() if c == conversation)
                 request = {
@@ -84,7 +84,7 @@ class History:
 
     def forget(self) -> str:
         """The id of a root whose whole tree has ended, or "". What hung on it is not used again."""
-        done = [id for id in self.roots if id not in self.world.roster.specs and id in self.ended]
+        done = [id for id in self.roots if self.world.trees.spec(id) is None and id in self.ended]
         if not done:
             return ""
         return self.rng.choice(done)
@@ -130,14 +130,14 @@ async def test_random_histories_are_answered_alike(tmp_path: Path, seed: int) ->
             for id in list(history.ended):
                 if await memory.row(id) is None:
                     del history.ended[id]
-        for id in history.rng.choices([*world.roster.specs, "nobody"], k=2):
+        for id in history.rng.choices([*world.trees.index.runs, "nobody"], k=2):
             act = Added(titles=(f"task {n}",)) if history.rng.random() < 0.7 else Removed(ids=(1,))
             key = f"key {history.rng.randrange(n + 1)}"
             for store in (memory, sqlite):
                 await store.note(id, key, n, act)
         if n % 30 == 29:
             assert sorted_parts(await all_of(sqlite)) == sorted_parts(await all_of(memory))
-            for id in world.roster.specs:
+            for id in world.trees.index.runs:
                 assert await sqlite.children(id) == await memory.children(id)
             memory, sqlite = memory.survivor(), sqlite.survivor()
             assert await memory.open() == await sqlite.open()

@@ -5,20 +5,24 @@ import os
 import re
 import shutil
 import stat
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import apsw
 import pytest
+from msgspec.structs import replace
 
 import retinue.store
 from retinue.core.board import Added
 from retinue.core.events import CancelAsked, Forgotten
-from retinue.core.roster import Changes
+from retinue.core.tree import Changes
 from retinue.errors import ConfigError, NotFound, StoreCorrupt, StoreError, StoreFull
-from retinue.store import sqlite_open, sqlite_write
+from retinue.store import sqlite, sqlite_log, sqlite_open, sqlite_write
 from retinue.store.sqlite import SqliteStore
+from retinue.store.sqlite_group import Job
+from retinue.store.sqlite_rows import Batch
 from tests.contracts.store import StoreContract, World, all_of, run_async, texts
 
 
@@ -219,8 +223,8 @@ async def test_a_batch_sent_behind_one_that_failed_is_not_written_before_it(tmp_
         return write(rows)
 
     loop = asyncio.get_running_loop()
-    rows = [sqlite_write.Batch(events=[("", 1, b"{}", bytes(32))]) for _ in range(3)]
-    late = [sqlite_write.Job(row, loop, loop.create_future(), 0) for row in rows]
+    rows = [Batch(events=[("", "", 1, b"{}", bytes(32))]) for _ in range(3)]
+    late = [Job(lambda row=row: row, loop, loop.create_future(), 0) for row in rows]
     store._writer.write = fail_once  # type: ignore[method-assign]
     results = await asyncio.gather(*(store.commit(batch) for batch in batches), return_exceptions=True)
     late_results = await asyncio.gather(*(job.future for job in late), return_exceptions=True)
@@ -231,6 +235,39 @@ async def test_a_batch_sent_behind_one_that_failed_is_not_written_before_it(tmp_
     tasks = [texts(await store.messages(s.id))[0] for s in await store.listing()]
     assert tasks == [f"task {n}" for n in range(5, -1, -1)]
     await store.close()
+
+
+@run_async
+async def test_a_batch_that_is_no_json_is_refused_alone(tmp_path: Path) -> None:
+    store, world = await opened(tmp_path), World()
+    batches = [world.take()]
+    for n in range(4):
+        world.start(f"task {n}")
+        batches.append(world.take())
+    bad = Changes(entries=[replace(batches[1].entries[0], at=object())])
+    worse = Changes(specs=batches[1].specs)
+    sent = [batches[0], batches[1], bad, batches[2], worse, batches[3], batches[4]]
+    results = await asyncio.gather(*(store.commit(one) for one in sent), return_exceptions=True)
+    wrong = [results.pop(4), results.pop(2)]
+    assert all(isinstance(error, StoreError) and "Nothing of it was kept" in str(error) for error in wrong)
+    assert results == sorted(results) and results[-1] == len(await store.entries())
+    assert len(await store.listing()) == 4
+    assert await store.verify() == []
+    await store.close()
+
+
+@run_async
+async def test_rows_are_made_in_the_writers_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    threads, made = set[str](), sqlite.encode
+
+    def told(*args: Any, **options: Any) -> Any:
+        threads.add(threading.current_thread().name)
+        return made(*args, **options)
+
+    monkeypatch.setattr(sqlite, "encode", told)
+    store = await filled(tmp_path)
+    await store.close()
+    assert threads == {"retinue-store-writer"}
 
 
 @run_async
@@ -288,33 +325,56 @@ async def test_the_chain_holds_and_goes_on_after_reopening(tmp_path: Path) -> No
     await again.close()
 
 
+OF_FIRST = "tree = (select tree from events where run <> '' limit 1)"
+
+
 @pytest.mark.parametrize(
     ("sql", "says"),
     [
-        ("update events set body = replace(body, 'Done', 'Gone') where seq = 7", ["body of event 7 is not"]),
-        ("update events set at = at + 1 where seq = 5", ["Event 5 does not follow"]),
-        ("update events set run = 'x' where seq = 5", ["Event 5 does not follow"]),
-        ("update events set digest = zeroblob(32) where seq = 4", ["Event 4 does not follow", "body of event 4"]),
         (
-            "update events set chain = zeroblob(32) where seq = 3",
-            ["Event 3 does not follow", "Event 4 does not follow"],
+            "update bodies set body = replace(body, 'Done', 'Gone') where instr(body, 'Done')",
+            ["The body of event 8 of tree {tree} is not"],
         ),
-        ("delete from events where seq = 4", ["Events 4 to 4 are missing"]),
-        ("delete from events where seq < 3", ["Events 1 to 2 are missing"]),
-        ("update events set seq = 1000 where seq = 9", ["Events 9 to 9 are missing"]),
-        ("update events set at = 'noon' where seq = 6", ["Event 6 does not follow"]),
+        (f"update events set at = at + 1 where {OF_FIRST} and number = 4", ["Event 4 of tree {tree} does not follow"]),
+        (f"update events set run = 'x' where {OF_FIRST} and number = 4", ["Event 4 of tree {tree} does not follow"]),
+        (
+            f"update events set digest = zeroblob(32) where {OF_FIRST} and number = 4",
+            ["Event 4 of tree {tree} does not follow", "body of event 4 of tree {tree}"],
+        ),
+        (
+            f"update events set chain = zeroblob(32) where {OF_FIRST} and number = 3",
+            ["Event 3 of tree {tree} does not follow", "Event 4 of tree {tree} does not follow"],
+        ),
+        (
+            f"delete from events where {OF_FIRST} and number = 4",
+            ["Events 4 to 4 of tree {tree} are missing", "1 bodies"],
+        ),
+        (f"delete from events where {OF_FIRST} and number < 3", ["Events 1 to 2 of tree {tree} are missing"]),
+        (f"delete from events where {OF_FIRST} and number > 4", ["Events 5 to {last} of tree {tree} are missing"]),
+        (f"delete from events where {OF_FIRST}", ["Events 1 to {last} of tree {tree} are missing"]),
+        (
+            f"update events set number = 1000 where {OF_FIRST} and number = 4",
+            ["Events 4 to 4 of tree {tree} are missing"],
+        ),
+        (f"update events set at = 'noon' where {OF_FIRST} and number = 3", ["Event 3 of tree {tree} does not follow"]),
+        ("update events set at = 0 where seq = 1", ["Event 1 of the store does not follow"]),
+        ("update events set tree = 77, number = -seq where seq > 8", ["belong to trees that are not there"]),
+        ("update trees set chain = zeroblob(32) where root = ''", ["log of the store does not end where it should"]),
+        ("update trees set last = last - 1 where root <> ''", ["log of tree {tree} does not end where it should"]),
+        ("update trees set root = 'another' where root = '{tree}'", ["Event 1 of tree another does not follow"]),
         ("delete from conversations where id = (select id from conversations limit 1)", ["refers to a row"]),
     ],
 )
 @run_async
 async def test_a_row_that_is_not_what_was_written_is_named(tmp_path: Path, sql: str, says: list[str]) -> None:
     store = await filled(tmp_path)
-    alter(tmp_path / "log.db", "update events set body = body")
+    ((tree, last),) = store._reader._all("select root, last from trees where n = 2")
+    alter(tmp_path / "log.db", "update bodies set body = body")
     assert await store.verify() == []
-    alter(tmp_path / "log.db", sql)
+    alter(tmp_path / "log.db", sql.replace("{tree}", tree))
     found = await store.verify()
     for text in says:
-        assert any(text in sentence for sentence in found), found
+        assert any(text.format(tree=tree, last=last) in sentence for sentence in found), found
     await store.close()
 
 
@@ -322,32 +382,73 @@ async def test_a_row_that_is_not_what_was_written_is_named(tmp_path: Path, sql: 
 async def test_bit_rot_inside_a_value_is_named_by_its_number(tmp_path: Path) -> None:
     store = await filled(tmp_path)
     seqs = [seq for seq, entry in await store.entries() if "Done." in repr(entry)]
-    (body,) = store._reader._all("select body from events where seq = ?", (seqs[1],))[0]
+    (body,) = store._reader._all("select body from bodies where seq = ?", (seqs[1],))[0]
+    ((number, tree),) = store._reader._all(
+        "select number, root from events join trees on tree = n where seq = ?", (seqs[1],)
+    )
     await store.close()
     flip(tmp_path / "log.db", body, body.find(b"Done."))
     again = await opened(tmp_path)
     assert again._reader._all("pragma integrity_check") == [("ok",)]
-    assert await again.verify() == [f"The body of event {seqs[1]} is not what was written."]
+    assert await again.verify() == [f"The body of event {number} of tree {tree} is not what was written."]
     await again.close()
 
 
 @run_async
-async def test_a_purged_row_stays_in_the_chain_without_its_body(tmp_path: Path) -> None:
+async def test_a_forgotten_tree_leaves_one_row(tmp_path: Path) -> None:
     store, world = await opened(tmp_path), World()
     root, _ = world.family("the secret of the tomb")
     world.apply(root, CancelAsked())
     await store.commit(world.take())
-    last = await store.commit(Changes())
+    ((n, chain),) = store._reader._all("select last, chain from trees where root = ?", (root,))
     world.apply("", Forgotten(root=root))
-    await store.commit(world.take())
+    last = await store.commit(world.take())
     assert await store.verify() == []
     await store.close()
     db = apsw.Connection(str(tmp_path / "log.db"))
-    assert db.execute("select count(*) from events").get == last + 1
-    assert db.execute("select count(*) from events where body is null").get > 5
-    for table in ("events", "messages", "runs", "specs", "mail", "outbox", "accounts"):
+    assert db.execute("select count(*) from events").get == 3
+    row = db.execute("select last, chain, cut, cut_chain, forgotten_at from trees where root = ?", (root,)).fetchone()
+    assert row == (n, chain, n, chain, world.at)
+    for table in ("bodies", "messages", "runs", "specs", "mail", "outbox", "accounts"):
         assert db.execute(f"select count(*) from {table} where instr(body, 'tomb')").get == 0
+    db.execute("delete from events")
+    db.execute("delete from bodies")
     db.close()
+    again = await opened(tmp_path)
+    assert (await again.load()).last_seq == last, "a position is not given out twice"
+    await again.close()
+
+
+@run_async
+async def test_a_child_that_was_not_to_be_kept_keeps_its_place_in_the_chain(tmp_path: Path) -> None:
+    store, world = await opened(tmp_path), World()
+    root, (child, other) = world.family("the secret of the tomb", "b", retention="delete")
+    world.say(child)
+    world.say(other)
+    await store.commit(world.take())
+    assert await store.row(child) is None and await store.row(root) is not None
+    left = store._reader._all("select count(*) from events e left join bodies using (seq) where e.run = ?", (child,))
+    assert left[0][0] and await store.entries(run=child) == []
+    assert store._reader._all("select count(*) from bodies where instr(body, 'Done.')") == [(0,)]
+    numbers = [n for n, _ in await store.entries(tree=root)]
+    assert numbers != list(range(1, len(numbers) + 1))
+    assert await store.verify() == []
+    await store.close()
+
+
+@run_async
+async def test_the_heads_that_are_kept_in_memory_are_few(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sqlite_log, "MOST_HEADS", 5)
+    store, world = await opened(tmp_path), World()
+    roots = [world.start() for _ in range(20)]
+    await store.commit(world.take())
+    assert len(store._writer._heads) == 5
+    for root in roots:
+        world.say(root)
+        await store.commit(world.take())
+    assert not any(root in store._writer._heads._known for root in roots)
+    assert await store.verify() == []
+    await store.close()
 
 
 # reading while writing
@@ -473,32 +574,6 @@ async def test_a_copy_is_kept_before_a_migration(
 
 
 @run_async
-async def test_a_database_from_before_the_boards_gets_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    first = tmp_path / "first"
-    first.mkdir()
-    (first / "0001_first.sql").write_bytes(sqlite_open.migrations()[0].read_bytes())
-    monkeypatch.setattr(sqlite_open, "MIGRATIONS", first)
-    old, world = await opened(tmp_path), World()
-    root = world.start()
-    await old.commit(world.take())
-    row, entries = await old.row(root), await old.entries()
-    await old.close()
-    monkeypatch.undo()
-    store = await opened(tmp_path)
-    assert (await store.row(root), await store.entries()) == (row, entries)
-    await store.note(root, "k", 1, Added(titles=("now there is a list",)))
-    assert len(await store.board(root)) == 1
-    assert await store.verify() == []
-    await store.backup(str(tmp_path / "copy.db"))
-    await store.close()
-    assert (tmp_path / "log.db.before-0002").exists()
-    copy = SqliteStore(tmp_path / "copy.db")
-    await copy.open()
-    assert [one.act for one in await copy.board(root)] == [Added(titles=("now there is a list",))]
-    await copy.close()
-
-
-@run_async
 async def test_an_act_on_a_board_shares_a_transaction_without_harm(tmp_path: Path) -> None:
     store, world = await opened(tmp_path), World()
     root = world.start()
@@ -535,4 +610,4 @@ async def test_a_migration_that_fails_leaves_the_old_schema(
 async def test_a_new_database_leaves_no_copy_behind(tmp_path: Path) -> None:
     store = await opened(tmp_path)
     await store.close()
-    assert sorted(os.listdir(tmp_path)) == ["log.db", "log.db.lock"]
+    assert sorted(os.listdir(tmp_path)) == ["log.db", "log.db.lock", "log.db.sent"]

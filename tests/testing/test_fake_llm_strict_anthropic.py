@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.pictures import encoded, png
 from tests.testing.fake_llm_strict_support import (
     TEXT,
     Bend,
@@ -21,6 +22,8 @@ from tests.testing.fake_llm_strict_support import (
     takes,
 )
 from tests.testing.fake_llm_support import KEY, tools
+
+PNG = encoded(png())
 
 
 def uses(*ids: str, name: str = "read") -> dict[str, Any]:
@@ -39,7 +42,7 @@ def talk(*messages: dict[str, Any]) -> Bend:
     return put("messages", value=[{"role": "user", "content": "hi"}, *messages])
 
 
-def image(kind: str = "image/png", data: str = "AAAA") -> dict[str, Any]:
+def image(kind: str = "image/png", data: str = PNG) -> dict[str, Any]:
     return {"type": "image", "source": {"type": "base64", "media_type": kind, "data": data}}
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from retinue.testing.fake_llm import FakeLLM
+from tests.pictures import encoded, png
 from tests.testing.fake_llm_strict_support import (
     TEXT,
     Bend,
@@ -25,6 +26,8 @@ from tests.testing.fake_llm_strict_support import (
     told,
 )
 from tests.testing.fake_llm_support import good, send
+
+DATA = f"data:image/png;base64,{encoded(png())}"
 
 
 def chat(*messages: dict[str, Any]) -> Bend:
@@ -196,7 +199,10 @@ GOOD_CHAT: dict[str, Bend] = {
     "ids that were used in an earlier turn": chat(asks("a"), told("a"), asks("a"), told("a")),
     "a developer": put("messages", 0, "role", value="developer"),
     "parts": put(
-        "messages", 1, "content", value=[TEXT, {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA"}}]
+        "messages",
+        1,
+        "content",
+        value=[TEXT, {"type": "image_url", "image_url": {"url": DATA}}],
     ),
     "an image by its address": put(
         "messages", 1, "content", value=[{"type": "image_url", "image_url": {"url": "http://x"}}]

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.pictures import encoded, png
 from tests.testing.fake_llm_strict_support import (
     Bend,
     Case,
@@ -21,6 +22,8 @@ from tests.testing.fake_llm_strict_support import (
     takes,
 )
 from tests.testing.fake_llm_support import SCHEMA, Post, tools
+
+PNG = encoded(png())
 
 
 def contents(*more: Any) -> Bend:
@@ -234,7 +237,7 @@ GOOD_GEMINI: dict[str, Bend] = {
     "an error as a result": contents(ask("a"), tell("a", response={"error": "x"})),
     "ids": contents(ask("a", id="1"), tell("a", id="1")),
     "no role": drop("contents", 0, "role"),
-    "a picture": put("contents", 0, "parts", value=[{"inlineData": {"mimeType": "image/png", "data": "AA"}}]),
+    "a picture": put("contents", 0, "parts", value=[{"inlineData": {"mimeType": "image/png", "data": PNG}}]),
     "a JSON schema": lambda post: post.body.update(
         tools=[
             {"functionDeclarations": [{"name": "a", "parametersJsonSchema": {**SCHEMA, "additionalProperties": False}}]}

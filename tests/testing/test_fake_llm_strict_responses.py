@@ -6,7 +6,10 @@ from typing import Any
 
 import pytest
 
+from tests.pictures import encoded, png
 from tests.testing.fake_llm_strict_support import Bend, Case, add, check, drop, openai, out, put, refused, sealed, takes
+
+DATA = f"data:image/png;base64,{encoded(png())}"
 
 
 def items(*more: Any) -> Bend:
@@ -108,7 +111,7 @@ GOOD_RESPONSES: dict[str, Bend] = {
     "something between a call and its result": items(fc("a"), {"role": "user", "content": "x"}, out("a")),
     "a thought and its reply": items(thought(), REPLY, {"role": "user", "content": "x"}),
     "a thought and its call": items(thought(), fc("a"), out("a")),
-    "an image": put("input", 0, "content", value=[{"type": "input_image", "image_url": "data:image/png;base64,AA"}]),
+    "an image": put("input", 0, "content", value=[{"type": "input_image", "image_url": DATA}]),
     "a developer": items({"role": "developer", "content": "x"}, {"role": "system", "content": "y"}),
     "a refusal": items({"role": "assistant", "content": [{"type": "refusal", "refusal": "no"}]}),
 }

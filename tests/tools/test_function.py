@@ -200,7 +200,7 @@ class Defaults:
     def defaults(self, agent: str) -> dict[str, Any]:
         return {"max_turns": 3, "label": agent}
 
-    async def children(self, run: str) -> list[Any]:
+    async def staff(self, spec: Any) -> list[Any]:
         return []
 
 

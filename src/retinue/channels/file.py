@@ -20,8 +20,10 @@ import msgspec
 from retinue.channels.seen import Seen
 from retinue.core.values import Delivery
 from retinue.errors import RetinueError
+from retinue.sandbox.beneath import make_real
 
 KEPT = 100_000
+FLAGS = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
 LOCK_SECONDS = 30.0
 POLL_SECONDS = 0.005
 
@@ -35,7 +37,8 @@ _encode = msgspec.json.Encoder().encode
 
 
 class JsonLines:
-    """A file that announcements are appended to; it and the folders above it are made, for their owner alone.
+    """A file that announcements are appended to; it and the folders above it are made, for their owner alone. Links on
+    the way count as they are when this is made: one that a run puts there later is not followed.
 
     The keys are read from the file at its first use, and again whatever others have appended since; the newest 100,000
     are kept in memory, so a key that is further back than that would be written again. The work is done in a thread of
@@ -43,7 +46,7 @@ class JsonLines:
     """
 
     def __init__(self, path: str | Path) -> None:
-        self._path = os.path.abspath(path)
+        self._path = os.path.realpath(path)
         self._seen = Seen(KEPT)
         self._file = (0, 0)
         self._read = 0
@@ -59,6 +62,7 @@ class JsonLines:
                 "user": origin.user,
                 "thread": origin.thread,
                 "text": delivery.text,
+                **({"note": delivery.note} if delivery.note else {}),
                 "at": delivery.next_at,
             }
         )
@@ -100,7 +104,7 @@ class JsonLines:
                         raise RetinueError(f"{self._path} is held by another process. It was left as it is.")
                     time.sleep(POLL_SECONDS)
                 with contextlib.suppress(FileNotFoundError):
-                    if os.path.samestat(os.fstat(fd), os.stat(self._path)):
+                    if os.path.samestat(os.fstat(fd), os.lstat(self._path)):
                         return fd
             except BaseException:
                 os.close(fd)
@@ -108,8 +112,12 @@ class JsonLines:
             os.close(fd)
 
     def _opened(self) -> int:
-        _make_folder(os.path.dirname(self._path))
-        fd = os.open(self._path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK, 0o600)
+        folder, name = os.path.split(self._path)
+        above = _make_folder(folder)
+        try:
+            fd = os.open(name, FLAGS, 0o600, dir_fd=above)
+        finally:
+            os.close(above)
         if not stat.S_ISREG(os.fstat(fd).st_mode):
             os.close(fd)
             raise RetinueError(f"{self._path} is not a regular file. Name another one.")
@@ -158,16 +166,16 @@ def _lock(fd: int) -> bool:
     return True
 
 
-def _make_folder(path: str) -> None:
-    """A folder for its owner alone, durable, as are those above it that had to be made."""
-    if os.path.isdir(path):
-        return
-    above = os.path.dirname(path)
-    if above != path:
-        _make_folder(above)
-    with contextlib.suppress(FileExistsError):
-        os.mkdir(path, 0o700)
-    _sync(above)
+def _make_folder(path: str) -> int:
+    """A folder for its owner alone, open; durable, as are those above it that had to be made."""
+    missing, here = [], path
+    while not os.path.lexists(here):
+        here = os.path.dirname(here)
+        missing.append(here)
+    fd = make_real(path, 0o700)
+    for above in reversed(missing):
+        _sync(above)
+    return fd
 
 
 def _sync(folder: str) -> None:

@@ -21,6 +21,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from retinue.core.secret_values import secrets_of, secrets_of_address
 from retinue.core.values import Delivery
 from retinue.errors import ConfigError, RetinueError
 
@@ -65,6 +66,12 @@ class Webhook:
         self._timeout_seconds = timeout_seconds
         self._headers = {"user-agent": "retinue", **_own(headers or {})}
         self._session: tuple[asyncio.AbstractEventLoop, ClientSession] | None = None
+        given = [secret] if isinstance(secret, (str, bytes)) else secret
+        texts = [one if isinstance(one, str) else one.decode("latin-1") for one in given]
+        self.secrets = {f"webhook {n}": text for n, text in enumerate(texts)} | {
+            **secrets_of_address("webhook_url", url),
+            **secrets_of(self._headers, like_keys=True),
+        }
 
     async def send(self, delivery: Delivery) -> None:
         if not _ID.fullmatch(delivery.key):
@@ -177,6 +184,8 @@ def _body(delivery: Delivery) -> bytes:
         "thread": origin.thread,
         "text": delivery.text,
     }
+    if delivery.note:
+        data["note"] = delivery.note
     when = at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
     return _encode({"type": "announcement", "timestamp": when, "data": data})
 

@@ -9,8 +9,9 @@ import queue
 import threading
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from itertools import pairwise
+from typing import Any
 
 import msgspec
 
@@ -21,9 +22,10 @@ from retinue.cli.client import Client, connect, reach
 from retinue.cli.exits import HostGone
 from retinue.cli.feed import conclude, feed, now_ms
 from retinue.cli.places import Places
+from retinue.cli.rows import Row
 from retinue.cli.shelf import Line, Shelf
 from retinue.cli.transcript import Transcripts, tell
-from retinue.cli.view import Row, View
+from retinue.cli.view import View
 from retinue.errors import RetinueError
 
 RECENT_MS = 3_600_000
@@ -40,12 +42,12 @@ class Board:
         self.said = Transcripts(describe)
         self.client: Client | None = None
         self.notices: list[str] = []
-        self.spent_today: float = 0.0
+        self.spent_today = self.estimated_today = 0.0
         self.has_unpriced = False
         self.n_runs = 0
         self._heard: queue.SimpleQueue[tuple[Client, wire.Told | None]] = queue.SimpleQueue()
         self._watched: dict[int, str] = {}
-        self._asked: set[int] = set()
+        self._asked: dict[int, Callable[[Any], None] | None] = {}
         self._paused: set[str] = set()
         self._loaded: set[str] = set()
         self._totals: deque[tuple[float, int]] = deque(maxlen=MINUTE + 1)
@@ -58,7 +60,7 @@ class Board:
     def refresh(self) -> None:
         """Take in what has happened since the last time."""
         self._connect()
-        self._listen()
+        self.listen()
         with Shelf(self._places) as shelf:
             lines = shelf.roots(recent_since=now_ms() - RECENT_MS, limit=200)
             self._cost(shelf.roots(limit=1_000))
@@ -67,7 +69,7 @@ class Board:
         for line in reversed(lines):
             if not self._only or line.id == self._only:
                 self._follow(line)
-        self._listen()
+        self.listen()
         self._measure()
 
     def rows(self) -> list[Row]:
@@ -99,7 +101,8 @@ class Board:
         except (HostGone, OSError, ValueError, msgspec.MsgspecError):
             self._heard.put((client, None))
 
-    def _listen(self) -> None:
+    def listen(self) -> None:
+        """Take in what the host has told; nothing is waited for."""
         while not self._heard.empty():
             client, told = self._heard.get()
             if client is not self.client:
@@ -114,7 +117,10 @@ class Board:
                     self.notices.append(told.error.message)
             elif told.item is not None:
                 feed(self.view, told.item, self.said)
-            self._asked -= {told.id} if told.is_last or told.error is not None else set()
+            if told.is_last or told.error is not None:
+                then = self._asked.pop(told.id, None)
+                if then is not None and told.error is None:
+                    then(told.done)
 
     def _follow(self, line: Line) -> None:
         is_open = line.ended_at is None
@@ -130,6 +136,7 @@ class Board:
         midnight = time.mktime((*time.localtime()[:3], 0, 0, 0, 0, 0, -1)) * 1000
         today = [line for line in lines if line.created_at >= midnight]
         self.spent_today = sum(line.usd or 0.0 for line in today)
+        self.estimated_today = sum(line.usd_estimated for line in today)
         self.has_unpriced = any(line.usd is None and line.tokens for line in today)
 
     def _measure(self) -> None:
@@ -167,13 +174,13 @@ class Board:
             messages = [] if row is None else book.conversation(row)[-50:]
         return [pair for message in messages for pair in tell(message, describe)]
 
-    def ask(self, want: wire.AnyWant) -> None:
+    def ask(self, want: wire.AnyWant, then: Callable[[Any], None] | None = None) -> None:
         """Ask the host for something; one is started when there is none. What it refuses becomes a notice."""
         try:
             if self.client is None:
                 self._attend(reach(self._places, self._env))
             assert self.client is not None
-            self._asked.add(self.client.begin(want))
+            self._asked[self.client.begin(want)] = then
         except (RetinueError, OSError) as error:
             self.notices.append(str(error))
 

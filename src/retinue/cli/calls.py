@@ -6,9 +6,8 @@ import importlib
 from collections.abc import Callable
 from typing import Any
 
-import msgspec
-
-from retinue.cli.phrases import line
+from retinue.core import arguments
+from retinue.core.display import one_line
 from retinue.core.values import Call
 
 _BUILTIN = {
@@ -41,17 +40,14 @@ _known: dict[str, Callable[[dict[str, Any]], str] | None] = {}
 
 def describe(call: Call) -> str:
     """One line about a call, whatever its arguments are."""
-    try:
-        args = msgspec.json.decode(call.args)
-    except (msgspec.MsgspecError, RecursionError):
-        args = None
-    if not isinstance(args, dict):
-        return line(call.name, MOST)
+    args = arguments.read(call.args)
+    if args is None:
+        return one_line(call.name, MOST)
     try:
         said = _say(call.name, args)
     except Exception:  # a summary of arguments that the tool itself will refuse
         said = ""
-    return line(said or _plain(call.name, args), MOST)
+    return one_line(said or _plain(call.name, args), MOST)
 
 
 def _say(name: str, args: dict[str, Any]) -> str:

@@ -9,7 +9,6 @@ import os
 import shlex
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 from retinue.cli import exits, facts, wire, words
 from retinue.cli.book import Book
@@ -17,12 +16,13 @@ from retinue.cli.client import Client, reach
 from retinue.cli.door import Door, note, out
 from retinue.cli.exits import HostGone
 from retinue.cli.lending import carried
-from retinue.cli.phrases import ending, line
+from retinue.cli.phrases import ending
 from retinue.cli.planning import Planned
 from retinue.cli.prompting import Prompt
 from retinue.cli.running import Wish, start
 from retinue.cli.shelf import Shelf
 from retinue.cli.watching import Left, Signals, Watching
+from retinue.core.display import one_line
 from retinue.errors import RetinueError
 
 COMMANDS = {
@@ -39,25 +39,6 @@ COMMANDS = {
 WITH_RUN = ("/show", "/send", "/steer", "/cancel")
 
 
-@dataclass
-class Spent:
-    """What the messages of a conversation have cost until now."""
-
-    tokens: int = 0
-    usd: float = 0.0
-    is_known: bool = True
-
-    def add(self, final: wire.Final) -> None:
-        tokens, usd = facts.spent(final)
-        self.tokens += tokens
-        self.usd += usd or 0.0
-        self.is_known = self.is_known and usd is not None
-
-    @property
-    def words(self) -> str:
-        return f"{words.count(self.tokens)} tokens, {words.money(self.usd if self.is_known else None)}"
-
-
 class Chat:
     """One conversation. `run` is its last run, "" before the first message; `plan` makes what it begins with."""
 
@@ -70,7 +51,7 @@ class Chat:
         self._is_open = False
         self._after = 0
         self._background: set[str] = set()
-        self.spent = Spent()
+        self.spent = facts.Spent(0, 0.0)
         self.code = exits.OK
 
     def close(self) -> None:
@@ -87,9 +68,9 @@ class Chat:
         """Until the person leaves; returns the exit code."""
         is_leaving = False
         while True:
-            for text in self.ended():
-                prompt.say(text)
             try:
+                for text in self.ended():
+                    prompt.say(text)
                 said = prompt.ask()
             except KeyboardInterrupt:
                 if is_leaving:
@@ -103,6 +84,8 @@ class Chat:
             try:
                 self._hear(said.strip(), prompt.say)
             except Left as left:
+                if left.why:
+                    prompt.say(f"retinue: {one_line(left.why)}")
                 return left.code
             except HostGone as error:
                 self._client = None
@@ -138,7 +121,7 @@ class Chat:
             self._after = 0
         self._is_open = True
         with Signals() as signals:
-            watching = Watching(self.client, self.run, signals, after=self._after)
+            watching = Watching(self.client, self.run, signals, after=self._after, waits=self._can_answer)
             try:
                 final = self._watch(watching)
             except Left as left:
@@ -172,16 +155,20 @@ class Chat:
         return plain.watch(watching, self._door, can_answer=self._can_answer)
 
     def _tell(self, final: wire.Final, code: int | None) -> None:
-        self.spent.add(final)
+        self.spent = self.spent.plus(facts.spent(final))
         end = facts.ending(final.rows[0])
         text = end.text if end is not None else ""
         if end is not None and not text and end.data is not None:
-            text = line(str(facts.plain(end.data)))
+            text = one_line(str(facts.plain(end.data)))
         if text:
-            out(words.safe(text) if sys.stdout.isatty() else text)
+            out(text)
         state, stop = (end.state, end.stop) if end is not None else (facts.word(final.rows[0]), "")
         if end is not None and state != "completed":
-            note(f"retinue: {words.shown(state)}: {line(end.error or end.stop)}. The conversation goes on from here.")
+            note(
+                f"retinue: {words.shown(state)}: {one_line(end.error or end.stop)}. The conversation goes on from here."
+            )
+        if lacking := facts.missing(final.rows[0]):
+            note(f"retinue: {one_line(lacking)}")
         # A person who cancels a turn does not want the chat to have failed.
         self.code = exits.OK if code is not None else exits.of_outcome(state, stop)
         self._door.say(facts.footer(final))
@@ -204,8 +191,8 @@ class Chat:
         for row in sorted(rows, key=lambda row: row.spec.id):
             end, state = facts.ending(row), facts.word(row)
             if end is not None:
-                label = line(words.agent(row.spec.order.label or row.spec.order.agent), 60)
-                said = line(ending(end, row.run.started_at), 160)
+                label = one_line(words.agent(row.spec.order.label or row.spec.order.agent), 60)
+                said = one_line(ending(end, row.run.started_at), 160)
                 word = "done" if state == "completed" else words.shown(state)
                 lines.append(f"{words.glyph(state)} {label} {words.short(row.spec.id)} {word}: {said}")
         return lines
@@ -219,7 +206,7 @@ class Chat:
         elif name == "/agents":
             self._agents(say)
         elif name == "/cost":
-            say(self.spent.words)
+            say(", ".join(self.spent.words))
         elif name == "/new":
             self.run, self._is_open, self._after = "", False, 0
             say("a new conversation")
@@ -257,10 +244,10 @@ class Chat:
             top = shelf.line(self.run)
             lines = ([top] if top is not None else []) + shelf.below(self._root(shelf))
         for run in lines:
-            task = words.line(run.task, 60)
+            task = one_line(run.task, 60)
             say(
-                f"{'  ' * run.depth}{words.glyph(run.state)} {words.line(run.label, 40)} {run.short} "
-                f"{words.shown(run.state)}  {words.count(run.tokens)}  {words.money(run.usd)}  {task}"
+                f"{'  ' * run.depth}{words.glyph(run.state)} {one_line(run.label, 40)} {run.short} "
+                f"{words.shown(run.state)}  {'  '.join(run.amounts)}  {task}"
             )
 
     def _show(self, rest: str) -> None:
@@ -283,16 +270,16 @@ class Chat:
                 lines = [*(shelf.below(self._root(shelf)) if self.run else ()), *shelf.roots(limit=50)]
                 for run in lines:
                     if run.short.startswith(rest):
-                        yield run.short, f"{words.shown(run.state)}: {words.line(run.label + ' ' + run.task, 60)}"
+                        yield run.short, f"{words.shown(run.state)}: {one_line(run.label + ' ' + run.task, 60)}"
 
     @property
     def status(self) -> str:
         """The line below the prompt."""
         run = f"run {words.short(self.run)} · " if self.run else ""
         n = len(self._background)
-        return f" {run}{self.spent.words}" + (f" · {n} in the background" if n else "")
+        return f" {run}{', '.join(self.spent.words)}" + (f" · {n} in the background" if n else "")
 
 
 def history_of(door: Door) -> str:
     """The file that keeps what was said at the prompt."""
-    return os.path.join(os.path.dirname(door.prepare().store), "chat.history")
+    return os.path.join(door.prepare().plans, "chat.history")

@@ -4,7 +4,9 @@ command does one thing.
 
 from __future__ import annotations
 
+import contextlib
 import os
+import select
 import socket
 import struct
 import subprocess
@@ -17,22 +19,32 @@ import msgspec
 
 from retinue import __version__, errors
 from retinue.cli import wire
-from retinue.cli.exits import HostGone
+from retinue.cli.exits import HostGone, HostSilent
 from retinue.cli.places import Places
+from retinue.core.secret_values import secrets_of
 
 START_SECONDS = 20.0
 IDLE_SECONDS = 30.0
+GREETING_SECONDS = 15.0
+"""A host greets at once unless its machine is very busy. One that never does is ended by `retinue stop`."""
 
 
 class Client:
     """One connection to a host."""
 
-    def __init__(self, line: socket.socket, env: Mapping[str, str]) -> None:
+    def __init__(self, line: socket.socket, env: Mapping[str, str], key: str) -> None:
         self._line, self._buffer, self._n = line, bytearray(), 0
-        self.welcome = self._greet(env)
+        self.hurry(GREETING_SECONDS)
+        self.welcome = self._greet(env, key)
+        self.hurry(None)
 
-    def _greet(self, env: Mapping[str, str]) -> wire.Welcome:
-        self._write(wire.encode(wire.Greeting(retinue=__version__, env=dict(env))))
+    def hurry(self, seconds: float | None) -> None:
+        """How long the host may take over its next line; without a limit a run can be waited for."""
+        self._line.settimeout(seconds)
+
+    def _greet(self, env: Mapping[str, str], key: str) -> wire.Welcome:
+        greeting = wire.Greeting(retinue=__version__, key=key, env=dict(env), hidden=secrets_of(os.environ))
+        self._write(wire.encode(greeting))
         line = self._read()
         welcome = msgspec.json.decode(line, type=wire.Welcome)
         if welcome.error:
@@ -81,6 +93,8 @@ class Client:
     def _write(self, line: bytes) -> None:
         try:
             self._line.sendall(line + b"\n")
+        except TimeoutError:
+            raise HostSilent(peer(self._line)) from None
         except (BrokenPipeError, ConnectionError) as error:
             raise _gone() from error
 
@@ -90,6 +104,8 @@ class Client:
             start = len(buffer)
             try:
                 data = self._line.recv(1 << 18)
+            except TimeoutError:
+                raise HostSilent(peer(self._line)) from None
             except ConnectionError as error:
                 raise _gone() from error
             if not data:
@@ -120,7 +136,10 @@ def connect(places: Places, env: Mapping[str, str]) -> Client | None:
         line.connect(places.socket)
         if not _is_ours(line):
             raise errors.ConfigError(f"{places.socket} belongs to somebody else: remove it, or choose another --store")
-        return Client(line, env)
+        return Client(line, env, _key(places.key))
+    except HostSilent:
+        line.close()
+        raise
     except (FileNotFoundError, ConnectionRefusedError, NotADirectoryError, HostGone):
         line.close()
         return None
@@ -129,11 +148,28 @@ def connect(places: Places, env: Mapping[str, str]) -> Client | None:
         raise
 
 
+def _key(path: str) -> str:
+    """What the host wants to see; "" when there is no such file, and then the host says so."""
+    try:
+        with open(path, encoding="ascii", errors="replace") as file:
+            return file.read(1024).strip()
+    except OSError:
+        return ""
+
+
 def _is_ours(line: socket.socket) -> bool:
-    if not hasattr(socket, "SO_PEERCRED"):
-        return True
+    return not hasattr(socket, "SO_PEERCRED") or _credentials(line)[1] == os.getuid()
+
+
+def peer(line: socket.socket) -> int:
+    """The process at the other end, 0 where the system does not tell."""
+    return _credentials(line)[0] if hasattr(socket, "SO_PEERCRED") else 0
+
+
+def _credentials(line: socket.socket) -> tuple[int, int, int]:
     packed = line.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
-    return bool(struct.unpack("3i", packed)[1] == os.getuid())
+    pid, user, group = struct.unpack("3i", packed)
+    return pid, user, group
 
 
 def reach(places: Places, env: Mapping[str, str]) -> Client:
@@ -145,7 +181,7 @@ def reach(places: Places, env: Mapping[str, str]) -> Client:
         client = connect(places, env)
         if client is not None:
             return client
-        why = _launch(places, env)
+        why = _launch(places, env, until)
         if why is not None and not isinstance(why, errors.StoreLocked):
             raise why
         if why is not None:
@@ -166,21 +202,24 @@ def start_process(command: list[str], cwd: str, env: Mapping[str, str]) -> subpr
     )
 
 
-def _launch(places: Places, env: Mapping[str, str]) -> Exception | None:
-    """Start a host and wait until it listens; returns why it could not."""
+def _launch(places: Places, env: Mapping[str, str], until: float) -> Exception | None:
+    """Start a host and wait until it listens, but not for ever; returns why it could not."""
     idle = env.get("RETINUE_IDLE_SECONDS") or str(IDLE_SECONDS)
-    command = [sys.executable, "-m", "retinue.cli.host", "--store", places.store, "--socket", places.socket]
+    # Not in the project, and -P: a module there with the name of one that the host imports would be taken for it.
+    command = [sys.executable, "-P", "-m", "retinue.cli.host", "--root", places.root, "--store", places.store]
     kept = {name: value for name, value in os.environ.items() if name not in env or name in KEPT}
-    host = start_process([*command, "--log", places.log, "--idle", idle], places.root, kept)
+    host = start_process([*command, "--socket", places.socket, "--log", places.log, "--idle", idle], "/", kept)
     assert host.stdin is not None and host.stdout is not None
     try:
         host.stdin.write(wire.encode(dict(env)) + b"\n")
         host.stdin.close()
-        line = host.stdout.readline()
+        is_told = select.select([host.stdout], [], [], max(1.0, until - time.monotonic()))[0]
+        line = host.stdout.readline() if is_told else b""
     except BrokenPipeError:
         line = b""
     host.stdout.close()
-    host.wait()
+    with contextlib.suppress(subprocess.TimeoutExpired):  # it leaves its place to a process of its own at once
+        host.wait(timeout=GREETING_SECONDS)
     if not line:
         return HostGone(f"the host could not be started; its log says why: {places.log}")
     told = msgspec.json.decode(line, type=wire.Told | None) if b'"error"' in line else None

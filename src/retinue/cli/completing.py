@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from retinue.core.display import one_line
+
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
@@ -30,7 +32,7 @@ def runs(context: click.Context, parameter: click.Parameter, incomplete: str) ->
     except Exception:  # whoever presses Tab must not be shown our troubles
         return []
     return [
-        CompletionItem(line.short, help=f"{words.shown(line.state)}: {words.line(line.task, 60)}")
+        CompletionItem(line.short, help=f"{words.shown(line.state)}: {one_line(line.task, 60)}")
         for line in lines
         if line.short.startswith(incomplete)
     ]

@@ -24,6 +24,7 @@ FILLED = {
     "agent": "agents.default",
     "max_budget_usd": "limits.max_budget_usd",
     "max_tokens": "limits.max_tokens",
+    "on_limit": "limits.on_limit",
     "max_turns": "limits.max_turns",
     "timeout": "limits.timeout",
     "permission_mode": "permissions.mode",

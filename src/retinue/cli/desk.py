@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Collection, Coroutine
 from typing import Any
 
 import msgspec
@@ -12,6 +13,8 @@ from msgspec.structs import replace
 
 from retinue import __version__
 from retinue.api import Retinue
+from retinue.asked import several
+from retinue.budgets import Spending
 from retinue.cli import inside, wire
 from retinue.cli.mcp_pool import told
 from retinue.cli.plan import Plan
@@ -23,8 +26,9 @@ from retinue.definitions import Agent
 from retinue.errors import NotFound, Refused, RetinueError, StoreFull
 from retinue.store.base import Row
 
-Tell = Callable[[wire.Item], Awaitable[None]]
+Tell = Callable[[wire.Item | wire.Compacting], Awaitable[None]]
 STUCK_SECONDS = 0.5
+RAISED = ("tokens", "usd", "turns", "calls", "seconds")
 
 
 class Desk:
@@ -54,6 +58,8 @@ class Desk:
                 return {"states": await self._cancel(want)}
             case wire.Answer():
                 return await self._answer(want)
+            case wire.Budget():
+                return {"spending": msgspec.to_builtins(await self._budget(want))}
             case wire.Questions():
                 return {"questions": msgspec.to_builtins(await retinue.questions(want.run))}
             case wire.Explain():
@@ -61,21 +67,33 @@ class Desk:
             case wire.Servers():
                 return {"mcp": await self._servers(want)}
             case wire.Wait():
-                for run in want.runs:
-                    await self._wake(run)
-                ends = await retinue.wait(*want.runs, timeout_seconds=want.timeout_seconds, first=want.first)
-                return {"states": {id: None if end is None else end.state for id, end in ends.items()}}
+                return {"states": await self._wait(want)}
             case wire.Forget():
                 await retinue.forget(want.run)
             case wire.Redeliver():
                 await (retinue.drop_delivery if want.drop else retinue.redeliver)(want.key)
             case wire.Backup():
                 await retinue.backup(want.path)
+            case wire.Compact():
+                return await self._compact(tell)
             case wire.Status():
                 return self._status()
             case wire.Stop():
                 self._leave.set()
         return {}
+
+    async def _compact(self, tell: Tell) -> dict[str, Any]:
+        """Progress is told as it comes; whoever has gone away does not stop it."""
+        told: set[asyncio.Task[None]] = set()
+
+        def progress(done: int, total: int) -> None:
+            task = asyncio.ensure_future(_told(tell, wire.Compacting(done=done, total=total)))
+            told.add(task)
+            task.add_done_callback(told.discard)
+
+        done = await self._retinue.compact(progress=progress)
+        await asyncio.gather(*told)
+        return dict(msgspec.to_builtins(done))
 
     async def _placed(self, work: Coroutine[Any, Any, str]) -> str:
         """The id of a new run. On a full disk its start stays in line, but whoever asked is told at once."""
@@ -86,18 +104,15 @@ class Desk:
         return await task
 
     async def _start(self, want: wire.Start) -> dict[str, Any]:
-        """The new run, the tools that it has, and how its servers are."""
+        """The new run, the tools that it has, and how its servers are. Whatever can fail comes before the run, so that
+        whoever asked for one learns its id."""
         agent = await self._plans.agent(want.plan, want.env)
         options = _options(want.terms, want.plan.lead, agent)
-        run = await self._placed(self._retinue.spawn(agent, want.task, **options))
         servers = await self._plans.pool.servers(want.plan, {})
+        mcp = [told(s) for s in servers.status()] if servers is not None else []
+        run = await self._placed(self._retinue.spawn(agent, want.task, **options))
         held = (await inside.row_of(self._retinue, run)).spec.capabilities
-        return {
-            "run": run,
-            "tools": list(held.tools or ()),
-            "mode": held.mode or "manual",
-            "mcp": [told(s) for s in servers.status()] if servers is not None else [],
-        }
+        return {"run": run, "tools": list(held.tools or ()), "mode": held.mode or "manual", "mcp": mcp}
 
     async def _servers(self, want: wire.Servers) -> list[dict[str, Any]]:
         servers = await self._plans.pool.servers(want.plan, want.env)
@@ -110,10 +125,15 @@ class Desk:
             await servers.approve(want.approve, want.tool)
         return [told(s) for s in servers.status()]
 
+    async def keys_brought(self, providers: Collection[str], resolve: Callable[[str], str]) -> None:
+        """Runs that wait for a key of these providers go on."""
+        await inside.try_again(self._retinue, providers, resolve)
+
     async def _resume(self, want: wire.Resume) -> str:
         row = await inside.row_of(self._retinue, want.run)
         if not isinstance(row.run.state, Ended):
             await self._wake(want.run)
+            await self._retinue.retry(row.spec.root)
             return want.run
         agent = await self._agent(row, want.plan)
         options = _again(row, want.terms)
@@ -153,14 +173,22 @@ class Desk:
         states = await asyncio.gather(*(self._retinue.cancel(run, want.reason) for run in runs))
         return dict(zip(runs, states, strict=True))
 
+    async def _wait(self, want: wire.Wait) -> dict[str, str | None]:
+        for run in want.runs:
+            await self._wake(run)
+        ends = await self._retinue.wait(*want.runs, timeout_seconds=want.timeout_seconds, first=want.first)
+        return {id: None if end is None else end.state for id, end in ends.items()}
+
     async def _answer(self, want: wire.Answer) -> dict[str, str]:
-        """Answer the oldest question of a tree: a permission with yes or no, a question in words."""
+        """Answer a question of a tree, or its only one: a permission with yes or no, a question in words."""
         asked = await self._retinue.questions(want.run)
         mine = [q for q in asked if want.question in ("", q.id)]
         if not mine:
             raise Refused("question", f"run {want.run} is not asking anything")
+        if len(mine) > 1:
+            raise Refused("question", several(want.run, [(q.id, q.text) for q in mine]))
         first = mine[0]
-        if first.kind == "permission":
+        if first.kind != "question":
             if want.allow is None:
                 raise Refused("question", f"{first.label} needs a yes or a no: {first.text}")
             await self._retinue.decide(
@@ -168,8 +196,19 @@ class Desk:
             )
         else:
             text = want.text or ("yes" if want.allow else "no")
-            await self._retinue.answer(first.run, text)
+            await self._retinue.answer(first.id, text)
         return {"run": first.run, "question": first.text}
+
+    async def _budget(self, want: wire.Budget) -> Spending:
+        """What is decided is on record first; then the run is taken up, if its agents could not be built until now."""
+        retinue, more, by = self._retinue, {name: getattr(want, name) for name in RAISED}, want.by or "the user"
+        if any(more.values()):
+            await retinue.add_budget(want.run, **more, question=want.question, by=by)
+        if want.on_limit:
+            await retinue.set_on_limit(want.run, want.on_limit, by=by)
+        if any(more.values()) or want.on_limit:
+            await self._wake(want.run)
+        return await retinue.budget(want.run)
 
     async def _open_tops(self) -> list[str]:
         rows = [await inside.row_of(self._retinue, id) for id in inside.open_runs(self._retinue)]
@@ -187,6 +226,11 @@ class Desk:
         }
 
 
+async def _told(tell: Tell, item: wire.Compacting) -> None:
+    with contextlib.suppress(ConnectionError):
+        await tell(item)
+
+
 def _options(terms: wire.Terms, label: str, agent: Agent | None = None) -> dict[str, Any]:
     """The options of a run, as the runtime takes them. What an agent's file allows itself binds as well: the stricter
     of the two holds, and of its budget whatever nobody has set otherwise."""
@@ -195,8 +239,11 @@ def _options(terms: wire.Terms, label: str, agent: Agent | None = None) -> dict[
         out["cwd"] = terms.cwd
     if terms.budget != Budget():
         own = agent.budget if agent is not None else Budget()
-        set_ = {name: value for name in Budget.__struct_fields__ if (value := getattr(terms.budget, name)) is not None}
+        set_ = {name: value for name in RAISED if (value := getattr(terms.budget, name)) is not None}
         out["budget"] = replace(own, **set_)
+    if terms.on_limit:
+        budget = out.get("budget") or (agent.budget if agent is not None else Budget())
+        out["budget"] = replace(budget, on_limit=terms.on_limit)
     if terms.timeout_seconds is not None:
         out["timeout_seconds"] = terms.timeout_seconds
     if terms.max_turns is not None:

@@ -12,6 +12,7 @@ import click
 
 from retinue.cli import places as where
 from retinue.cli import words
+from retinue.core.display import several_lines
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -40,13 +41,13 @@ class Door:
 
     def prepare(self) -> where.Places:
         places = self.places
-        where.prepare(places, is_project=not self.store)
+        where.prepare(self.environ, places, is_project=not self.store)
         return places
 
-    def say(self, text: str) -> None:
+    def say(self, text: str, *, styled: bool = False) -> None:
         """A line for the person: never on stdout."""
         if not self.is_quiet:
-            note(text)
+            note(text, styled=styled)
 
 
 def _configured_store(environ: Mapping[str, str]) -> str:
@@ -55,19 +56,21 @@ def _configured_store(environ: Mapping[str, str]) -> str:
     return stored(environ)
 
 
-def note(text: str) -> None:
+def note(text: str, *, styled: bool = False) -> None:
+    """To stderr, for people. With `styled` the text has colours of ours, and its parts were made fit to be shown."""
     try:
-        sys.stderr.write(text + "\n")
+        sys.stderr.write((text if styled else several_lines(text)) + "\n")
         sys.stderr.flush()
     except (BrokenPipeError, ValueError):
         pass
 
 
-def out(text: str, end: str = "\n") -> None:
-    """To stdout, whole: a slow reader is waited for."""
-    data = (text + end).encode("utf-8", "replace")
+def out(text: str, end: str = "\n", *, styled: bool = False) -> None:
+    """To stdout, whole: a slow reader is waited for. A file or a pipe gets the text as it is; on a terminal only what
+    it can show, unless the text is `styled` by us."""
     sys.stdout.flush()
     fd = sys.stdout.fileno()
+    data = ((text if styled or not os.isatty(fd) else several_lines(text)) + end).encode("utf-8", "replace")
     view = memoryview(data)
     while view:
         try:

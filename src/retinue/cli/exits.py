@@ -21,9 +21,9 @@ MEANING: dict[int, str] = {
     FAILED: "the run failed or was cancelled, or the command could not be carried out",
     USAGE: "wrong use: an unknown option, id, model or agent, or a mistake in a file",
     CHILD_FAILED: "the run completed, but a sub-agent failed (only with --strict)",
-    NEEDS_INPUT: "the run needs an answer, or a permission that was denied",
+    NEEDS_INPUT: "the run needs an answer (about a limit that asks it waits), or a permission that was denied",
     LIMIT: "a limit of money, tokens, turns or time ended the run",
-    NO_PROVIDER: "no provider, or the provider refused the key",
+    NO_PROVIDER: "no provider, or the provider refused the key; the run waits for another",
     INTERRUPTED: "Ctrl-C",
     TERMINATED: "SIGTERM",
 }
@@ -31,7 +31,7 @@ LIMITS = ("turn_limit", "length")
 UNAUTHORISED = ("auth", "billing", "permission", "inactive", "spent")
 
 
-class NoProvider(errors.ConfigError):
+class NoProvider(errors.NoKey):
     """There is no model that could be asked; the message says what to set."""
 
 
@@ -39,15 +39,24 @@ class HostGone(errors.RetinueError):
     """The process that holds the store went away in the middle of a request."""
 
 
+class HostSilent(HostGone):
+    """The process that holds the store is there and does not answer. `pid` is 0 where the system does not tell it."""
+
+    def __init__(self, pid: int) -> None:
+        super().__init__(
+            f"the host of this project{f' (process {pid})' if pid else ''} does not answer. What is on record is kept: "
+            "`retinue stop` ends it, and `retinue resume` goes on with its runs."
+        )
+        self.pid = pid
+
+
 def of_error(error: BaseException) -> int:
     """The exit code of an exception."""
-    if isinstance(error, NoProvider):
+    if isinstance(error, errors.NoKey):
         return NO_PROVIDER
     if isinstance(error, errors.ModelError):
         return NO_PROVIDER if any(word in error.kind for word in UNAUTHORISED) else FAILED
-    if isinstance(error, errors.ConfigError):
-        return NO_PROVIDER if str(error).startswith(("no key for", "no address for")) else USAGE
-    if isinstance(error, errors.NotFound):
+    if isinstance(error, (errors.ConfigError, errors.NotFound)):
         return USAGE
     if isinstance(error, KeyboardInterrupt):
         return INTERRUPTED

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import html
-import json
 import time
 from collections.abc import Callable
 from typing import Any
@@ -15,6 +14,7 @@ from retinue.cli import facts, stream_json, words
 from retinue.cli.book import Book
 from retinue.cli.running import dump
 from retinue.cli.wire import Final, Stepped
+from retinue.core.display import json_text, one_line, several_lines
 from retinue.core.events import Admitted, Answered, Asked, ChildEnded, ModelFailed, Replied, ToolReturned
 from retinue.core.values import Assistant, Message, Result
 from retinue.store.base import Row
@@ -25,17 +25,18 @@ FENCE = "```"
 def as_markdown(book: Book, final: Final) -> str:
     """To read: every run with its conversation."""
     top = final.rows[0]
-    lines = [f"# {words.line(top.spec.order.task, 120)}", "", facts.footer(final), ""]
+    lines = [f"# {one_line(top.spec.order.task, 120)}", "", facts.footer(final), ""]
     for row in final.rows:
         level = "#" * min(6, 2 + row.spec.depth - top.spec.depth)
         lines += [f"{level} {_label(row)} · {words.shown(facts.word(row))}", ""]
         lines += [f"{row.run.model_used or row.spec.model}, {words.span(facts.elapsed(row))}, {row.run.turn} turns", ""]
+        lines += [f"missing: {one_line(lacking)}", ""] if (lacking := facts.missing(row)) else []
         for message in book.conversation(row, row.spec.base.length if row.spec.base is not None else 0):
             lines += [*_message(message), ""]
         end = facts.ending(row)
         if end is not None and end.error and end.state != "completed":
             lines += [f"**{end.state}** ({end.stop}): {end.error}", ""]
-    return "\n".join(lines)
+    return several_lines("\n".join(lines))
 
 
 def _message(message: Message) -> list[str]:
@@ -59,7 +60,7 @@ def _fenced(text: str, kind: str = "") -> list[str]:
 
 def as_jsonl(book: Book, final: Final) -> str:
     """To process: specs, steps and messages as they are stored, one a line."""
-    return "\n".join(msgspec.json.encode(item).decode() for item in book.history(final))
+    return "\n".join(json_text(msgspec.json.encode(item).decode()) for item in book.history(final))
 
 
 def as_stream_json(book: Book, final: Final) -> str:
@@ -89,7 +90,7 @@ def as_perfetto(book: Book, final: Final) -> str:
             events.append(_span(lanes[run], name, since[run], at, type(event).__name__, seq=item.seq))
         if name or isinstance(event, Admitted):
             since[run] = at
-    return json.dumps({"traceEvents": events, "displayTimeUnit": "ms", "otherData": {"retinue": __version__}})
+    return dump({"traceEvents": events, "displayTimeUnit": "ms", "otherData": {"retinue": __version__}})
 
 
 def _doing(event: object) -> str:
@@ -104,7 +105,7 @@ def _doing(event: object) -> str:
         case ChildEnded():
             return "waiting for sub-agents"
         case Asked(question=question):
-            return f"asks: {words.line(question, 60)}"
+            return f"asks: {one_line(question, 60)}"
         case Answered():
             return "waiting for an answer"
     return ""
@@ -149,10 +150,12 @@ def as_html(book: Book, final: Final) -> str:
     for n, row in enumerate(final.rows):
         head = f"{_label(row)} · {words.shown(facts.word(row))} · {words.span(facts.elapsed(row))}"
         parts.append(f"<details{' open' if n == 0 else ''}><summary>{html.escape(head)}</summary>")
+        if lacking := facts.missing(row):
+            parts.append(f'<p class="who">missing: {html.escape(one_line(lacking))}</p>')
         for message in book.conversation(row, row.spec.base.length if row.spec.base is not None else 0):
             parts.append(_html_message(message))
         parts.append("</details>")
-    title = html.escape(words.line(final.rows[0].spec.order.task, 120))
+    title = html.escape(one_line(final.rows[0].spec.order.task, 120))
     date = time.strftime("%Y-%m-%d", time.localtime(final.rows[0].spec.created_at / 1000))
     footer = html.escape(facts.footer(final))
     return PAGE.format(title=title, footer=footer, body="\n".join(parts), version=__version__, date=date)
@@ -165,11 +168,11 @@ def _html_message(message: Message) -> str:
         who, text = f"{message.name or 'tool'}{' (failed)' if message.error else ''}", message.text
     else:
         who, text = "user" if message.kind == "task" else message.kind, message.text
-    return f'<p class="who">{html.escape(who)}</p><pre>{html.escape(words.safe(text))}</pre>'
+    return f'<p class="who">{html.escape(who)}</p><pre>{html.escape(several_lines(text))}</pre>'
 
 
 def _label(row: Row) -> str:
-    return words.agent(row.spec.order.label or row.spec.order.agent)
+    return one_line(words.agent(row.spec.order.label or row.spec.order.agent), 200)
 
 
 FORMATS: dict[str, Callable[[Book, Final], str]] = {

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 from retinue.cli import words
 from retinue.cli.wire import Final
-from retinue.core.state import Ended
+from retinue.core.caches import Cached
+from retinue.core.orders import Spec
+from retinue.core.provenance import tell
+from retinue.core.state import Ended, Short, Thinking
 from retinue.core.values import NANOS_PER_USD, Ending, Usage
 from retinue.outcomes import state_word
+from retinue.pricing import price_tag
 from retinue.store.base import Row
 
 STATUS = {"completed": "completed", "cancelled": "stopped"}
@@ -22,8 +26,42 @@ def ending(row: Row) -> Ending | None:
     return row.run.state.ending if isinstance(row.run.state, Ended) else None
 
 
+def missing(row: Row) -> str:
+    """Which helpers behind a result never returned, "" when all did."""
+    end = ending(row)
+    return tell(end.helpers) if end is not None else ""
+
+
 def word(row: Row) -> str:
-    return words.state(state_word(row.run))
+    if limit_of(row) == row.spec.id:
+        return "needs_input"
+    return "waiting" if waits_for(row) else words.state(state_word(row.run))
+
+
+def waits_kind(row: Row) -> str:
+    state = row.run.state
+    if isinstance(state, Short) and state.asks:
+        return state.lack
+    return state.waits_kind if isinstance(state, Thinking) and state.retry_at is not None else ""
+
+
+def waits_for(row: Row) -> str:
+    """What keeps the provider of a run that waits for it; or what is asked about the limit at which it waits."""
+    state = row.run.state
+    if isinstance(state, Short):
+        return state.asks
+    return state.waits_for if isinstance(state, Thinking) and state.retry_at is not None else ""
+
+
+def limit_of(row: Row) -> str:
+    """The run about whose limit it waits for an answer, "" for none."""
+    state = row.run.state
+    return state.account if isinstance(state, Short) and state.asks else ""
+
+
+def more_of(row: Row) -> int:
+    """What would have to be added to the limit at which it waits."""
+    return row.run.state.more if isinstance(row.run.state, Short) else 0
 
 
 def failed(final: Final) -> int:
@@ -31,11 +69,37 @@ def failed(final: Final) -> int:
     return sum(word(row) in words.FAILURES for row in final.rows[1:])
 
 
-def spent(final: Final) -> tuple[int, float | None]:
-    """Tokens and dollars of the whole tree; None for the dollars where a price is not known."""
-    total = tree_usage(final)
-    tokens, nanos = final.account.spent[:2] if final.account is not None else (total.tokens, total.nanos)
-    return tokens, nanos / NANOS_PER_USD if final.priced else None
+class Spent(NamedTuple):
+    """What a tree has spent; `usd` is None where a price is not known. The estimated parts are in it: of these it is
+    only known that they are not more."""
+
+    tokens: int
+    usd: float | None
+    tokens_estimated: int = 0
+    usd_estimated: float = 0.0
+
+    def plus(self, other: Spent) -> Spent:
+        usd = None if self.usd is None or other.usd is None else self.usd + other.usd
+        tokens = self.tokens_estimated + other.tokens_estimated
+        return Spent(self.tokens + other.tokens, usd, tokens, self.usd_estimated + other.usd_estimated)
+
+    @property
+    def cost_is_known(self) -> bool:
+        return self.usd is not None and not self.usd_estimated
+
+    @property
+    def words(self) -> tuple[str, str]:
+        """`18.9k tokens` and `$0.12`, or `at most 18.9k tokens` and `at most $0.12`."""
+        money = words.money(self.usd, is_bound=bool(self.usd_estimated))
+        return f"{words.tokens(self.tokens, is_bound=bool(self.tokens_estimated))} tokens", money
+
+
+def spent(final: Final) -> Spent:
+    """Of the whole tree, those included who are not kept."""
+    total, account = tree_usage(final), final.account
+    tokens, nanos = account.spent[:2] if account is not None else (total.tokens, total.nanos)
+    guess = account.guess[:2] if account is not None else (total.estimated, total.nanos_estimated)
+    return Spent(tokens, nanos / NANOS_PER_USD if final.priced else None, guess[0], guess[1] / NANOS_PER_USD)
 
 
 def tree_usage(final: Final) -> Usage:
@@ -56,7 +120,6 @@ def footer(final: Final) -> str:
     """`done in 5.1s · 8 agents (1 failed) · 18.9k tokens · $0.00 · retinue show 7f3a`."""
     top = final.rows[0]
     end = ending(top)
-    tokens, usd = spent(final)
     how = "done" if end is not None and end.state == "completed" else words.shown(word(top))
     if end is not None and end.state != "completed":
         how += f" ({end.stop.replace('_', ' ')})" if end.stop not in (end.state, "") else ""
@@ -65,8 +128,7 @@ def footer(final: Final) -> str:
     parts = [
         f"{how} in {words.span(elapsed(top))}",
         agents + (f" ({n_failed} failed)" if n_failed else ""),
-        f"{words.count(tokens)} tokens",
-        words.money(usd),
+        *spent(final).words,
         f"retinue show {words.short(top.spec.id)}",
     ]
     return " · ".join(parts)
@@ -95,6 +157,7 @@ def model_usage(final: Final) -> dict[str, dict[str, Any]]:
             "cacheReadInputTokens": u.cache_read,
             "cacheCreationInputTokens": u.cache_write,
             "costUSD": u.usd,
+            "costIsKnown": u.cost_is_known and (final.priced or u.nanos > 0),
         }
         for name, u in by_model.items()
     }
@@ -104,7 +167,7 @@ def subagent_stats(final: Final) -> dict[str, Any]:
     below = final.rows[1:]
     depth = final.rows[0].spec.depth
     states = Counter(word(row) for row in below)
-    killed = Counter(_killer(row, final.rows[0].spec.id) for row in below if word(row) == "cancelled")
+    killed = Counter(_killer(row) for row in below if word(row) == "cancelled")
     background = sum(row.spec.order.join == "none" for row in below)
     return {
         "spawned": len(below),
@@ -117,10 +180,27 @@ def subagent_stats(final: Final) -> dict[str, Any]:
     }
 
 
-def _killer(row: Row, top: str) -> str:
+def _killer(row: Row) -> str:
+    """Who ended a run. A limit is the runtime's; so is what an old record does not tell."""
     end = ending(row)
-    said = end.error if end is not None else ""
-    return "parent" if "parent" in said else "user" if "user" in said else "system"
+    return end.by if end is not None and end.by in ("parent", "user") else "system"
+
+
+def tag_json(*specs: Spec) -> dict[str, Any] | None:
+    """What the first prompts of these runs were expected to cost, together; None where nobody has said so."""
+    tags = [spec.tag for spec in specs if spec.tag is not None]
+    if not tags:
+        return None
+    return dict(plain(price_tag(tags, is_fork=all(spec.base is not None for spec in specs))))
+
+
+def cache_json(cached: Cached) -> dict[str, Any]:
+    return words.cache_json(plain(cached))
+
+
+def tree_cache(final: Final) -> Cached:
+    """What prompt caches gave to the whole tree, those included that were deleted."""
+    return final.account.cache if final.account is not None else final.rows[0].run.cache
 
 
 def plain(value: Any) -> Any:

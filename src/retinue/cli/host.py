@@ -7,12 +7,15 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import hmac
 import logging
 import os
+import secrets
 import signal
 import socket
 import struct
 import sys
+import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -26,21 +29,32 @@ from retinue.cli import inside, wire
 from retinue.cli.desk import Desk, trouble
 from retinue.cli.lending import OFFLINE, Lender
 from retinue.cli.mcp_pool import McpPool
+from retinue.cli.places import approvals_of, key_of
 from retinue.cli.plans import Plans
+from retinue.core.secret_values import secrets_of
+from retinue.core.secrets import Redactor
 from retinue.core.values import Limits, Rules
 from retinue.definitions import Agent
 from retinue.errors import ConfigError, RetinueError, SandboxMissing
+from retinue.housekeeping import Retention
+from retinue.models.providers import DIRECTORY
+from retinue.runtime.redact import Redacting
 
 log = logging.getLogger("retinue.host")
 GREETING_SECONDS = 10.0
 LOG_BYTES = 5 << 20
+WRONG_KEY = (
+    "the key that belongs to this host was not shown, so nothing is done for you. It is in the file beside the host's "
+    "socket, which commands in the sandbox do not see. If the host was started with other XDG folders, use the same."
+)
 
 
 class Host:
-    """Takes connections for one runtime."""
+    """Takes connections for one runtime, from whoever knows its `key`. That a peer has our user id is not enough: a
+    command in the sandbox has it too."""
 
-    def __init__(self, desk: Desk, lender: Lender, store: str) -> None:
-        self._desk, self._lender, self._store = desk, lender, store
+    def __init__(self, desk: Desk, lender: Lender, store: str, key: str) -> None:
+        self._desk, self._lender, self._store, self._key = desk, lender, store, key
         self._connections: set[asyncio.Task[None]] = set()
         self.n_connected = 0
 
@@ -66,20 +80,26 @@ class Host:
         peer = writer.get_extra_info("socket")
         problem = "" if _is_ours(peer) else "you are not the owner of this host"
         env: dict[str, str] = {}
+        hidden: dict[str, str] = {}
         if not problem:
             try:
                 line = await asyncio.wait_for(reader.readline(), GREETING_SECONDS)
                 greeting = msgspec.json.decode(line, type=wire.Greeting)
-                env = greeting.env
+                env, hidden = greeting.env, greeting.hidden
                 if greeting.hello != wire.VERSION:
                     problem = f"this host speaks version {wire.VERSION}, not {greeting.hello}: run `retinue stop` first"
+                elif not hmac.compare_digest(greeting.key.encode(), self._key.encode()):
+                    problem = WRONG_KEY
             except (msgspec.MsgspecError, ValueError):
                 problem = "that was no greeting"
-        told = wire.Welcome(retinue=__version__, pid=os.getpid(), store=self._store, error=problem)
+        known = wire.Welcome(retinue=__version__, pid=os.getpid(), store=self._store)
+        told = wire.Welcome(error=problem) if problem else known
         writer.write(wire.encode(told) + b"\n")
         await writer.drain()
         if not problem:
-            self._lender.bring(env)
+            self._lender.redactor.learn(hidden)
+            if providers := self._lender.bring(env):
+                await self._desk.keys_brought(providers, self._lender.resolve)
         return not problem
 
     async def close(self) -> None:
@@ -130,8 +150,11 @@ class _Line:
             return b""
 
     async def _answer(self, ask: wire.Ask) -> None:
-        async def tell(item: wire.Item) -> None:
-            await self._tell(wire.Told(id=ask.id, item=item))
+        async def tell(item: wire.Item | wire.Compacting) -> None:
+            if isinstance(item, wire.Compacting):
+                await self._tell(wire.Told(id=ask.id, progress=item))
+            else:
+                await self._tell(wire.Told(id=ask.id, item=item))
 
         try:
             done = await self._desk.do(ask.want, tell)
@@ -158,20 +181,23 @@ def _number(line: bytes) -> int:
         return 0
 
 
-async def serve(store: str, address: str, idle_seconds: float, environ: dict[str, str]) -> None:
+async def serve(
+    root: str, store: str, address: str, idle_seconds: float, environ: dict[str, str], redactor: Redactor | None = None
+) -> None:
     """Open the store, listen, and keep going until nothing is left to do or somebody asks to stop."""
     open_agents, models = _left_open(store)
-    lender = Lender(environ, models)
-    pool = McpPool(Path(store + ".approvals"), lender.environ)
+    lender = Lender({**environ, DIRECTORY: root}, models, redactor)
+    pool = McpPool(Path(approvals_of(store)), lender.environ, lender.redactor)
     plans = Plans(store + ".plans", lender, pool)
     try:
         agents = [a for name in open_agents if (a := await _recall(plans, name)) is not None]
-        await _attend(store, address, idle_seconds, lender, plans, list(dict.fromkeys(agents)), models)
+        await _attend(root, store, address, idle_seconds, lender, plans, list(dict.fromkeys(agents)), models)
     finally:
         await pool.close()
 
 
 async def _attend(
+    root: str,
     store: str,
     address: str,
     idle_seconds: float,
@@ -185,17 +211,20 @@ async def _attend(
         asyncio.get_running_loop().add_signal_handler(number, leave.set)
     lender.offered = tuple(name for name in (*models, *plans.offered) if _is_found(lender, name))
     rules = rules_of(lender.environ())
-    async with Retinue(store, agents=agents, models=lender, rules=rules, unsafe_bare=is_bare()) as retinue:
+    ports: dict[str, Any] = {"models": lender, "rules": rules, "secrets": lender.redactor}
+    ports["retention"] = retention_of(lender.environ())
+    async with Retinue(store, agents=agents, workspace=root, unsafe_bare=is_bare(), **ports) as retinue:
         plans.learn = inside.learner(retinue)
-        host = Host(Desk(retinue, plans, leave, store), lender, store)
+        host = Host(Desk(retinue, plans, leave, store), lender, store, _new_key(address))
         server = await _listen(host, address)
         try:
             _ready(wire.Welcome(retinue=__version__, pid=os.getpid(), store=store))
             await _until_idle(retinue, host, leave, idle_seconds)
         finally:
             # While we hold the store's lock the address is ours, so nobody else's can be removed.
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(address)
+            for path in (address, key_of(address)):
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(path)
             server.close()
             await host.close()
 
@@ -212,6 +241,21 @@ def rules_of(environ: Mapping[str, str]) -> Rules:
     return Rules(limits=limits, calls_per_turn=calls)
 
 
+def retention_of(environ: Mapping[str, str]) -> Retention:
+    """What is kept of runs that have ended: the user's own settings, as the command that started us has told them."""
+    if not any(name.startswith("RETINUE_RETENTION_") for name in environ):
+        return Retention()
+    from retinue.config.layers import Settings, read_environment
+
+    told = Settings([read_environment(environ)])
+    megabytes = told.get("retention.size_mb")
+    return Retention(
+        age_seconds=told.get("retention.age"),
+        count=told.get("retention.count"),
+        size=None if megabytes is None else megabytes << 20,
+    )
+
+
 def is_bare() -> bool:
     """Whether commands run without a sandbox: there is none, and the user's own file says so."""
     from retinue.cli.settings import of_user
@@ -225,6 +269,17 @@ def is_bare() -> bool:
         log.warning("commands run without a sandbox, as configured: %s", error)
         return True
     return False
+
+
+def _new_key(address: str) -> str:
+    """A new one for each host, in a file for its owner alone that was not there before."""
+    key, path = secrets.token_hex(32), key_of(address)
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(path)
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    with os.fdopen(fd, "w", encoding="ascii") as file:
+        file.write(key)
+    return key
 
 
 async def _listen(host: Host, address: str) -> asyncio.Server:
@@ -290,19 +345,30 @@ def _ready(told: wire.Welcome) -> None:
     os.dup2(2, 1)
 
 
-def _open_log(path: str) -> None:
+def _open_log(path: str, redactor: Redactor) -> None:
+    """Nothing gets into it that was not cleaned: what Python would write to stderr by itself goes through it too."""
     with contextlib.suppress(OSError):
         if os.path.getsize(path) > LOG_BYTES:
             os.replace(path, path + ".1")
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     os.dup2(fd, 2)
     os.close(fd)
-    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    handler = logging.StreamHandler(sys.stderr)
+    handler.addFilter(Redacting(redactor))
+    logging.basicConfig(
+        handlers=[handler], level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+    )
+    logging.captureWarnings(True)
+    sys.excepthook = lambda kind, error, trace: log.critical("the host failed", exc_info=(kind, error, trace))
+    sys.unraisablehook = lambda found: log.error("%s", found.err_msg or "an error was lost", exc_info=found.exc_value)
+    threading.excepthook = lambda found: log.error("a thread failed", exc_info=found.exc_value)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The environment for models comes on stdin, as one line of JSON, so that it is in no list of processes."""
+    """The environment for models comes on stdin, as one line of JSON, so that it is in no list of processes. The
+    project is never the directory of this process: libraries look for parts of themselves where they are started."""
     parser = argparse.ArgumentParser(prog="retinue host")
+    parser.add_argument("--root", required=True)
     parser.add_argument("--store", required=True)
     parser.add_argument("--socket", required=True)
     parser.add_argument("--log", required=True)
@@ -311,9 +377,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     if os.fork():
         os._exit(0)  # whoever started us may go on for long and would be left with a dead child
     try:
-        _open_log(told.log)
+        redactor = Redactor(secrets_of(os.environ))
+        _open_log(told.log, redactor)
         environ = msgspec.json.decode(sys.stdin.buffer.readline() or b"{}", type=dict[str, str])
-        asyncio.run(serve(told.store, told.socket, told.idle, environ))
+        asyncio.run(serve(told.root, told.store, told.socket, told.idle, environ, redactor))
     except (RetinueError, OSError) as error:
         log.warning("%s", error)
         with contextlib.suppress(OSError):

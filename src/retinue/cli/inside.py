@@ -4,22 +4,23 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Collection
 
 from retinue.api import Retinue
 from retinue.cli.place import Place, inherited
 from retinue.cli.wire import Begun, Final, Item, Said, Stepped, Stood
-from retinue.core.events import Requested
-from retinue.core.state import Ended, calls_of
+from retinue.core.events import Requested, Woke
+from retinue.core.state import Ended, account_refusal, calls_of
 from retinue.definitions import Agent
 from retinue.errors import NotFound
+from retinue.models.catalog import CHAIN
 from retinue.outcomes import state_word
 from retinue.runtime.bus import Delta, Step
 from retinue.store.base import Row
 
 
 def open_runs(retinue: Retinue) -> list[str]:
-    return list(retinue._engine.roster.runs)
+    return [spec.id for spec, _ in retinue._engine.trees.live()]
 
 
 async def take_up(retinue: Retinue, agent: Agent) -> None:
@@ -30,6 +31,18 @@ async def take_up(retinue: Retinue, agent: Agent) -> None:
 def learner(retinue: Retinue) -> Callable[[str], None]:
     """Makes models known that no agent has."""
     return retinue._crew.know_model
+
+
+async def try_again(retinue: Retinue, providers: Collection[str], resolve: Callable[[str], str]) -> None:
+    """Runs whose account was refused try with the keys that were brought for these providers."""
+    engine = retinue._engine
+    for id in engine.waiting_for_provider():
+        spec, run = engine.trees.spec(id), engine.trees.run(id)
+        if spec is None or run is None:
+            continue
+        links = resolve(spec.model).split(CHAIN)
+        if account_refusal(run) and any(link.partition(":")[0] in providers for link in links):
+            await retinue._engine.record(id, Woke(early=True))
 
 
 async def row_of(retinue: Retinue, id: str) -> Row:
@@ -47,7 +60,7 @@ async def final(retinue: Retinue, run: str) -> Final:
         row = todo.pop(0)
         rows.append(row)
         todo.extend(await store.children(row.spec.id))
-    known = retinue._engine.roster.models
+    known = retinue._engine.trees.shared.models
     priced = all((info := known.get(row.spec.model)) is None or info.priced for row in rows)
     return Final(rows=tuple(rows), account=await store.account(run), priced=priced, seq=retinue._engine._seq)
 
@@ -107,6 +120,7 @@ async def follow(retinue: Retinue, top: str, after: int = 0, *, deltas: bool = F
     engine, store = retinue._engine, retinue._store
     told = Follower(retinue, top, is_late=after > 0)
     with engine.bus.watch() as watcher:
+        await engine.caught_up()
         row = await retinue._row(top)
         ended = None if isinstance(row.run.state, Ended) and await store.row(top) else engine.ended(top)
         if not after and (first := await store.entries(0, top, limit=1)):
@@ -137,4 +151,5 @@ def _stands(row: Row) -> tuple[object, ...]:
     """What a viewer has to know anew: the state, when the model is tried again, how much is asked."""
     state = row.run.state
     calls = calls_of(row.run)
-    return state_word(row.run), getattr(state, "retry_at", None), len(calls.questions) if calls is not None else 0
+    n = len(calls.questions) if calls is not None else 0
+    return state_word(row.run), getattr(state, "retry_at", None), n, getattr(state, "asks", "")

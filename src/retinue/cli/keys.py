@@ -14,6 +14,8 @@ import sys
 from types import FrameType
 from typing import Any
 
+from retinue.core.display import several_lines
+
 NAMES = {
     "[A": "up",
     "[B": "down",
@@ -263,6 +265,6 @@ class Editor:
             self.at = 0 if key == "home" else len(text)
 
     def _insert(self, piece: str) -> None:
-        clean = "".join(c if c.isprintable() else " " for c in piece)
+        clean = several_lines(piece).replace("\n", " ").replace("\t", " ")
         self.text = self.text[: self.at] + clean + self.text[self.at :]
         self.at += len(clean)

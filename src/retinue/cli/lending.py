@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from retinue.core.secret_values import secrets_of
+from retinue.core.secrets import Redactor
 from retinue.core.values import ModelInfo, Reply
 from retinue.errors import ConfigError
 from retinue.models.base import Model, Request
@@ -48,21 +50,35 @@ def offline_model() -> Any:
 
 
 class Lender:
-    """A catalog that can be given other keys while it is used: what is brought last holds for every call after it."""
+    """A catalog that can be given other keys while it is used: what is brought last holds for every call after it.
+    `redactor` knows every key that was ever brought."""
 
-    def __init__(self, environ: Mapping[str, str], offered: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self, environ: Mapping[str, str], offered: tuple[str, ...] = (), redactor: Redactor | None = None
+    ) -> None:
+        from retinue.config.models import declared
+
         self.offered = offered
+        self.redactor = Redactor() if redactor is None else redactor
+        self.redactor.learn(secrets_of(environ))
         self._environ = dict(environ)
-        self._catalog = Catalog(self._environ)
+        self._declared = declared(environ)
+        self._catalog = Catalog(self._environ, **self._declared)
         self._old: list[Catalog] = []
         self._kept: dict[str, Model] = {}
 
-    def bring(self, environ: Mapping[str, str]) -> None:
-        """Take the keys and addresses of another command; those that it does not have stay."""
+    def bring(self, environ: Mapping[str, str]) -> frozenset[str]:
+        """Take the keys and addresses of another command; those that it does not have stay. What is secret of them is
+        never written down, from now on. Returns the providers for which there is something new."""
+        self.redactor.learn(secrets_of(environ))
+        before = self._environ
         merged = {**self._environ, **{n: v for n, v in environ.items() if not n.startswith("RETINUE_")}}
         if merged != self._environ:
             self._old.append(self._catalog)
-            self._environ, self._catalog = merged, Catalog(merged)
+            self._environ, self._catalog = merged, Catalog(merged, **self._declared)
+        return frozenset(
+            p.name for p in PROVIDERS.values() if any(before.get(n) != merged.get(n) for n in (*p.keys, *p.urls))
+        )
 
     def knows(self, name: str) -> bool:
         """Whether a name is meant for this catalog."""
@@ -107,6 +123,7 @@ class Lent:
     def __init__(self, name: str, info: ModelInfo, find: Callable[[str], Model]) -> None:
         self.info, self._name, self._find = info, name, find
         self.exact = bool(getattr(find(name), "exact", False))
+        self.says_progress = bool(getattr(find(name), "says_progress", False))
 
     async def complete(self, request: Request, emit: Callable[[str], None]) -> Reply:
         return await self._find(self._name).complete(request, emit)

@@ -8,27 +8,28 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 from rich.text import Text
 
-from retinue.cli import exits, plain, wire
+from retinue.cli import exits, plain, raising, wire, words
 from retinue.cli.calls import describe
+from retinue.cli.deciding import LATER, PERMISSION, Decision, typed, yes_or_no
 from retinue.cli.door import Door
 from retinue.cli.feed import conclude, feed, now_ms
 from retinue.cli.keys import Editor, Keys
 from retinue.cli.manners import Manners, manners, size
 from retinue.cli.paint import Painter
-from retinue.cli.phrases import line
 from retinue.cli.screen import Focus, Screen, fits, wrap
 from retinue.cli.transcript import Transcripts
-from retinue.cli.view import OVER, View
+from retinue.cli.view import OVER, View, is_asked
 from retinue.cli.watching import Left, Notice, Watching
-from retinue.core.state import Question
+from retinue.core.display import one_line, several_lines
 
 FRAME_SECONDS = 0.125
 FAILED = ("failed", "timed_out", "interrupted", "incomplete")
 AGAIN = "Your last attempt failed. Try again."
-QUESTION_LINES = 6
 
 
 def watch(watching: Watching, door: Door, *, can_answer: bool = False) -> wire.Final:
@@ -53,7 +54,9 @@ class Live:
         self._focus = Focus()
         self._ask: Callable[[str], None] | None = None
         self._editor: Editor | None = None
-        self._title: list[Text] = []
+        self._title = Text()
+        self._decision: Decision | None = None
+        self._about = ("", "")
         self._painted = 0.0
         self._n_asking = 0
 
@@ -87,6 +90,8 @@ class Live:
         if keys.is_back:
             keys.is_back = False
             keys.take_over()
+        for line in self._view.fan_outs.take(now_ms()):
+            self._note(line)
         pressed = keys.read()
         for key in pressed:
             self._press(key)
@@ -99,12 +104,17 @@ class Live:
             return
         columns, lines = size(sys.stderr)
         focus = self._focus
-        if self._ask is not None:
-            focus.prompt = [Text.assemble((fits(t.plain, columns - 1), t.style)) for t in self._title]
-            if self._editor is not None:
-                focus.prompt = [*focus.prompt, _typed(self._editor, columns - 1)]
+        if self._decision is not None:
+            self._look_again()
+        if self._decision is not None:
+            focus.prompt = self._decision.frame(columns - 1, lines - (3 if lines > 15 else 1), self._painted)
+        elif self._ask is not None and self._editor is not None:
+            title = Text.assemble((fits(self._title.plain, columns - 1), self._title.style))
+            focus.prompt = [title, typed(self._editor, columns - 1)]
         said = self._said.of(focus.opened) if focus.opened else ()
         self._painter.paint(self._screen.frame(focus, now_ms(), columns, lines, said), columns)
+        if self._decision is not None:
+            self._decision.drawn(time.monotonic())
         self._ring()
 
     def _ring(self) -> None:
@@ -117,7 +127,9 @@ class Live:
 
     def _note(self, text: str) -> None:
         columns, _ = size(sys.stderr)
-        self._painter.above([Text(f"retinue: {piece}") for piece in wrap(line(text), max(20, columns - 12))], columns)
+        self._painter.above(
+            [Text(f"retinue: {piece}") for piece in wrap(one_line(text), max(20, columns - 12))], columns
+        )
         self._painted = 0.0
 
     # keys
@@ -127,6 +139,8 @@ class Live:
             raise Left(exits.FAILED)
         if key == "redraw":
             self._painter.clear(size(sys.stderr)[0])
+        elif self._decision is not None:
+            self._deciding(self._decision, key)
         elif self._ask is not None:
             self._prompted(key)
         elif key in ("up", "down", "k", "j", "home", "end"):
@@ -186,24 +200,27 @@ class Live:
             self._note(f"{self._label(id)} has ended")
             return
         left = len(node.children) - node.n_over
+        below = f" and {left} below it" if left else ""
 
         def go(key: str) -> None:
-            if key in ("y", "x"):
+            if key == "y" and node.state not in OVER:
                 self._focus.cancelled.add(id)
                 self._watching.client.begin(wire.Cancel(runs=(id,), reason="a person pressed x"))
 
-        if not left and id != self._watching.run:
-            go("y")
-            return
-        below = f" and {left} below it" if left else ""
-        self._open(f" cancel {self._label(id)}{below}?  y yes  n no", go, style="bold magenta")
+        self._decide(Decision(f"cancel {self._label(id)}{below}?", "", yes_or_no("Cancel", "cancels"), go))
 
     def _retry(self, id: str) -> None:
         if self._view.nodes[id].state not in FAILED or id == self._watching.run:
             self._note(f"{self._label(id)} has not failed: only failed sub-agents can be tried again")
             return
-        self._watching.client.begin(wire.Resume(run=id, task=AGAIN))
-        self._note(f"{self._label(id)} is tried again as a run of its own: retinue ps")
+
+        def go(key: str) -> None:
+            if key == "y":
+                self._watching.client.begin(wire.Resume(run=id, task=AGAIN))
+                self._note(f"{self._label(id)} is tried again as a run of its own: retinue ps")
+
+        title = f"try {self._label(id)} again, as a run of its own?"
+        self._decide(Decision(title, "", yes_or_no("Try again", "tries it again"), go))
 
     def _message(self, id: str, *, steer: bool) -> None:
         if self._view.nodes[id].state in OVER:
@@ -215,7 +232,7 @@ class Live:
             if text.strip():
                 self._watching.send(id, text.strip(), steer=steer)
 
-        self._open(f" message to {self._label(id)} ({how}; ↵ sends, esc does not)", go, style="cyan", writes=True)
+        self._open(f" message to {self._label(id)} ({how}; ↵ sends, esc does not)", go, "cyan")
 
     def _who_asks(self, target: str) -> str:
         if target in self._view.nodes and self._view.nodes[target].state == "needs_input":
@@ -229,63 +246,79 @@ class Live:
         if not self._can_answer:
             self._note("questions are not answered from here: retinue approve")
             return
-        question = next(iter(self._view.nodes[id].questions.values()))
-        columns, _ = size(sys.stderr)
-        asked = wrap(f"{self._label(id)} asks: {line(question.text, 4_000)}", max(20, columns - 4))
-        if len(asked) > QUESTION_LINES:
-            asked = [*asked[: QUESTION_LINES - 1], "… (retinue show has all of it)"]
-        title = "\n".join(f" {'?' if n == 0 else ' '} {piece}" for n, piece in enumerate(asked))
-        if question.kind == "permission":
-            title += "\n   y once  A always in this run  n no  t no, and say why  esc later"
-            self._open(title, lambda key: self._decide(id, question, key), style="bold yellow")
-        else:
-            self._open(
-                title + "\n   ↵ answers, esc does not",
-                lambda text: self._watching.answer(id, question=question.id, text=text),
-                style="bold yellow",
-                writes=True,
-            )
+        self._watching.ask(wire.Questions(run=id), lambda done: self._asked(id, done["questions"]))
 
-    def _decide(self, id: str, question: Question, key: str) -> None:
-        if key in ("y", "A"):
-            self._watching.answer(id, question=question.id, allow=True, always=key == "A")
-        elif key == "n":
-            self._watching.answer(id, question=question.id, allow=False)
-        elif key == "t":
-            self._open(
-                " why not?  ↵ sends, esc does not",
-                lambda text: self._watching.answer(id, question=question.id, allow=False, text=text),
-                style="yellow",
-                writes=True,
-            )
+    def _asked(self, id: str, questions: list[dict[str, Any]]) -> None:
+        """Open the oldest question of a run; by now somebody else may have answered it."""
+        mine = [q for q in questions if q["run"] == id] or questions
+        if not mine:
+            self._note(f"{self._label(id)} asks nothing any more")
+        elif self._decision is None and self._ask is None:
+            self._decide(self._question(mine[0]), mine[0]["run"], mine[0]["id"])
+
+    def _question(self, q: dict[str, Any]) -> Decision:
+        run, id, who = q["run"], q["id"], one_line(q["label"], 40)
+        if q["kind"] == "budget":
+            title = f"{who} {words.short(run)} is at its limit:"
+            return Decision(title, q["text"], raising.choices(q), partial(self._raise, q))
+        if q["kind"] != "permission":
+            go = partial(self._watching.answer, run, question=id)
+            return Decision(f"{who} asks:", several_lines(q["text"]), (), lambda text: go(text=text))
+
+        def decided(key: str) -> None:
+            if key == "t":
+                deny = partial(self._watching.answer, run, question=id, allow=False)
+                self._open(" why not?  ↵ sends, esc does not", lambda text: deny(text=text), "yellow")
+            else:
+                self._watching.answer(run, question=id, allow=key in ("y", "A"), always=key == "A")
+
+        title = f"{who} {words.short(run)} wants to make this call{words.asked_price(q)}:"
+        return Decision(title, q["shown"], PERMISSION, decided)
+
+    def _raise(self, q: dict[str, Any], key: str) -> None:
+        if key != "t":
+            self._watching.client.begin(raising.answer(q, key))
+            return
+
+        def go(text: str) -> None:
+            if (want := raising.added(q, text)) is None:
+                self._note(f"{one_line(text, 40)!r} is no amount above zero; nothing was added")
+            else:
+                self._watching.client.begin(want)
+
+        self._open(f" how much more ({q['limit']})?  ↵ adds it, esc does not", go, "yellow")
 
     # prompts
 
-    def _open(self, title: str, go: Callable[[str], None], *, style: str, writes: bool = False) -> None:
-        """Ask the person for one key, or for a line."""
-        self._ask, self._editor = go, Editor() if writes else None
-        self._title = [Text(part, style=style) for part in title.split("\n")]
+    def _decide(self, decision: Decision, run: str = "", question: str = "") -> None:
+        self._decision, self._about = decision, (run, question)
+
+    def _look_again(self) -> None:
+        """Close a question that has been answered elsewhere."""
+        run, question = self._about
+        node = self._view.nodes.get(run)
+        if node is not None and not is_asked(node, question):
+            self._decision, self._about, self._focus.prompt = None, ("", ""), ()
+            self._note(f"{self._label(run)} does not ask this any more; nothing was decided here")
+
+    def _deciding(self, decision: Decision, key: str) -> None:
+        made = decision.press(key, time.monotonic())
+        if made is None:
+            return
+        self._decision, self._about, self._focus.prompt = None, ("", ""), ()
+        if made != LATER:
+            decision.go(made)
+
+    def _open(self, title: str, go: Callable[[str], None], style: str) -> None:
+        """Ask the person for a line."""
+        self._ask, self._editor, self._title = go, Editor(), Text(title, style=style)
 
     def _prompted(self, key: str) -> None:
         go, editor = self._ask, self._editor
-        assert go is not None
-        if editor is not None and key not in ("enter", "esc", "eof"):
+        assert go is not None and editor is not None
+        if key not in ("enter", "esc", "eof"):
             editor.press(key)
             return
-        if editor is None and (key.startswith("paste:") or key in ("up", "down", "left", "right")):
-            return
         self._ask, self._editor, self._focus.prompt = None, None, ()
-        if key == "esc":
-            return
-        go(editor.text if editor is not None else key)
-
-
-def _typed(editor: Editor, width: int) -> Text:
-    """The line that is being written, with its cursor; of a long one the part around it."""
-    before, after = editor.text[: editor.at], editor.text[editor.at :] + " "
-    room = max(4, width - 5)
-    out = Text(" > ", style="bold")
-    out.append(before[-(room - min(len(after), room // 3)) :])
-    out.append(after[0], style="reverse")
-    out.append(after[1 : room // 3])
-    return out
+        if key != "esc":
+            go(editor.text)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import secrets
 import socket
 import threading
 from collections.abc import Mapping
@@ -26,13 +27,14 @@ class LocalHost:
     def __init__(self, env: Mapping[str, str], workspace: str, pins: Path | None = None) -> None:
         self._env, self._workspace, self._pins = dict(env), workspace, pins
         self._ours, self._theirs = socket.socketpair()
+        self._key = secrets.token_hex(32)
         self.error: Exception | None = None
         self._thread = threading.Thread(target=self._run, name="retinue host", daemon=True)
 
     def __enter__(self) -> Client:
         self._thread.start()
         try:
-            return Client(self._ours, self._env)
+            return Client(self._ours, self._env, self._key)
         except HostGone:
             self._thread.join(10)
             raise self.error or HostGone("the host in this process went away") from None
@@ -53,15 +55,20 @@ class LocalHost:
 
     async def _serve(self) -> None:
         lender = Lender(self._env)
-        pool = McpPool(self._pins, lender.environ)
+        pool = McpPool(self._pins, lender.environ, lender.redactor)
         try:
             rules = rules_of(self._env)
             async with Retinue(
-                None, models=lender, workspace=self._workspace, rules=rules, unsafe_bare=is_bare()
+                None,
+                models=lender,
+                workspace=self._workspace,
+                rules=rules,
+                unsafe_bare=is_bare(),
+                secrets=lender.redactor,
             ) as retinue:
                 plans = Plans("", lender, pool)
                 plans.learn = inside.learner(retinue)
-                host = Host(Desk(retinue, plans, asyncio.Event()), lender, "")
+                host = Host(Desk(retinue, plans, asyncio.Event()), lender, "", self._key)
                 reader, writer = await asyncio.open_unix_connection(sock=self._theirs, limit=wire.LINE_LIMIT)
                 await host.attend(reader, writer)
         finally:

@@ -70,12 +70,12 @@ def _offer() -> list[str] | None:
 
     if not (sys.stdin and sys.stdin.isatty() and sys.stderr.isatty()) or not has_source(os.getcwd()):
         return None
-    sys.stderr.write(
+    from retinue.cli.typed import line_after
+
+    said = line_after(
         'Map this repository? It needs no model and changes nothing: retinue run "map this repository" [Y/n] '
     )
-    sys.stderr.flush()
-    said = sys.stdin.readline()
-    return ["run", "map this repository"] if said and said.strip().lower() in ("", "y", "yes") else None
+    return ["run", "map this repository"] if said is not None and said.lower() in ("", "y", "yes") else None
 
 
 def _terminate(signal_number: int, frame: object) -> None:
@@ -83,7 +83,9 @@ def _terminate(signal_number: int, frame: object) -> None:
 
 
 def _complain(text: str, code: int) -> int:
-    sys.stderr.write(f"retinue: {text}\n")
+    from retinue.cli.door import note
+
+    note(f"retinue: {text}")
     return code
 
 

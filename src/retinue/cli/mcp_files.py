@@ -16,9 +16,12 @@ import msgspec
 from msgspec.structs import replace
 
 from retinue.cli.door import Door
+from retinue.cli.literals import take_out
 from retinue.cli.places import config_home
 from retinue.cli.plan import ServerSource
 from retinue.cli.trusting import trusted_bytes
+from retinue.core.display import reveal
+from retinue.core.secret_values import secrets_of
 
 OF_PROJECT = (".retinue/mcp.json", ".mcp.json", ".vscode/mcp.json", ".gemini/settings.json", ".codex/config.toml")
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -32,10 +35,17 @@ class Found:
     left_out: list[dict[str, Any]] = field(default_factory=list)
     names: set[str] = field(default_factory=set)
 
-    @property
-    def env(self) -> set[str]:
-        """Every word that could be the name of a variable which a server needs."""
-        return set(_WORD.findall(msgspec.json.encode(self.sources).decode()))
+    def told(self, environ: Mapping[str, str]) -> tuple[tuple[ServerSource, ...], dict[str, str]]:
+        """For a plan: the servers without a secret in them, and what is to be brought beside it: the values of all
+        variables that a server could name, and the secrets that were taken out."""
+        names = set(_WORD.findall(msgspec.json.encode(self.sources).decode()))
+        env = {name: value for name, value in environ.items() if name in names} if self.sources else {}
+        sources = []
+        for source in self.sources:
+            without, taken = take_out(source, secrets_of(environ).values())
+            sources.append(without)
+            env |= taken
+        return tuple(sources), env
 
 
 def find_servers(
@@ -117,7 +127,7 @@ def _add(
 
     name = str(path or "")
     try:
-        tree = _tree(raw, path)
+        tree = tree_of(raw, path)
     except ValueError as error:
         if is_ours:
             raise click.UsageError(f"{name or '--mcp-config'}: {error}.") from None
@@ -141,18 +151,18 @@ def _list(found: Found, path: Path) -> None:
     """Name what a project would start, and start nothing."""
     from retinue.tools.mcp_client.config import Source
     from retinue.tools.mcp_client.dialects import dialect_of, entries
-    from retinue.tools.mcp_client.shown import marked_up
 
     try:
-        tree = _tree(_read(path, str(path)), path)
+        tree = tree_of(_read(path, str(path)), path)
     except (ValueError, click.UsageError):
         return
     for name in entries(tree, Source(file=str(path), dialect=dialect_of(tree, path)))[0]:
         said = "the project is not trusted: look at the file, then `retinue trust`"
-        found.left_out.append(_told(marked_up(name)[:100], "untrusted", said, str(path)))
+        found.left_out.append(_told(reveal(name, keep="")[:100], "untrusted", said, str(path)))
 
 
-def _tree(raw: bytes, path: Path | None) -> dict[str, Any]:
+def tree_of(raw: bytes, path: Path | None) -> dict[str, Any]:
+    """What a file of servers says; ValueError says why it cannot be used."""
     from retinue.tools.mcp_client.dialects import parse
 
     try:

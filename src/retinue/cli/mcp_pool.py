@@ -14,7 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from retinue.cli.literals import put_back
 from retinue.cli.plan import Plan
+from retinue.core.secret_values import secrets_of
+from retinue.core.secrets import Redactor
 
 if TYPE_CHECKING:
     from retinue.tools.mcp_client import Complaint, McpServers, ServerConfig, Status
@@ -25,10 +28,16 @@ STATES = {"ready": "connected", "disabled": "disabled", "starting": "pending", "
 
 
 class McpPool:
-    """`pins` is the file of approvals; `environ` gives what the host itself knows of the environment."""
+    """`pins` is the file of approvals; `environ` gives what the host itself knows of the environment; `redactor` learns
+    what is brought for servers, and what is configured for them, before any of them is started."""
 
-    def __init__(self, pins: Path | None, environ: Callable[[], Mapping[str, str]] = dict) -> None:
-        self._pins, self._environ = pins, environ
+    def __init__(
+        self,
+        pins: Path | None,
+        environ: Callable[[], Mapping[str, str]] = dict,
+        redactor: Redactor | None = None,
+    ) -> None:
+        self._pins, self._environ, self._redactor = pins, environ, Redactor() if redactor is None else redactor
         self._brought: dict[str, str] = {}
         self._pools: dict[str, McpServers] = {}
         self._starts: dict[str, asyncio.Task[None]] = {}
@@ -45,6 +54,7 @@ class McpPool:
         from retinue.tools.mcp_client import McpServers
 
         self._brought |= env
+        self._redactor.learn(secrets_of(env))
         configs, complaints = self._configs(plan)
         key = hashlib.sha256(msgspec.json.encode((plan.root, configs, complaints))).hexdigest()
         if key not in self._pools:
@@ -54,6 +64,7 @@ class McpPool:
                 workspace=Path(plan.root) if plan.root else None,
                 environ=self._all(),
                 skipped=complaints,
+                redactor=self._redactor,
             )
             self._starts[key] = asyncio.create_task(self._pools[key].start())
         start = self._starts[key]
@@ -69,6 +80,7 @@ class McpPool:
 
         configs, complaints = [], []
         for source in plan.servers:
+            source = put_back(source, self._all())
             tree = {ROOTS.get(source.dialect, "mcpServers"): source.servers}
             found, wrong = translate(tree, Source(file=source.file, dialect=source.dialect), self._all(), {})
             configs += found
@@ -97,7 +109,7 @@ def told(status: Status) -> dict[str, Any]:
         "status": STATES.get(status.state, "skipped" if status.state == "skipped" else "failed"),
         "error": status.reason,
         "tools": list(status.tools),
-        "withheld": [msgspec.to_builtins(w) for w in status.withheld],
+        "withheld": [msgspec.structs.asdict(w) for w in status.withheld],  # whole: a value leaves its defaults out
         "source": status.source,
         "notes": list(status.notes),
     }

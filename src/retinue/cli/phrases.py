@@ -1,21 +1,20 @@
-"""The words of the view: states and their glyphs, ends, troubles, and texts that no terminal obeys."""
+"""The words of the view: states and their glyphs, ends and troubles."""
 
 from __future__ import annotations
-
-import re
-import unicodedata
 
 import msgspec
 
 from retinue.cli.words import agent, glyph, short, shown, span
+from retinue.core.display import one_line
 from retinue.core.orders import Spec
 from retinue.core.values import Ending
 
-__all__ = ["agent", "ending", "failure", "glyph", "label", "line", "short", "shown", "span", "tail", "trouble"]
+__all__ = ["agent", "ending", "failure", "glyph", "label", "short", "shown", "span", "tail", "trouble"]
 
 STATES = {
     "Queued": "queued",
     "Thinking": "running",
+    "Short": "waiting",
     "Working": "running",
     "Waiting": "waiting",
     "Asking": "needs_input",
@@ -38,59 +37,29 @@ KINDS = {
     "timeout": "no answer in time",
     "server": "an error of the server",
 }
-_SEQUENCE = re.compile(
-    r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[PX^_][^\x1b]*(?:\x1b\\)?|[@-Z\\-~])"
-    r"|\x9b[0-?]*[ -/]*[@-~]"
-)
-MARKS = 2
-"""How many combining marks one letter may carry; towers of them reach into other lines."""
-
-
-def line(text: str, most: int = 0) -> str:
-    """One line of a text, without controls, sequences, changes of direction and towers of marks."""
-    if not (text.isascii() and text.isprintable()):
-        text = _tame(text)
-    text = " ".join(text.split())
-    return text if not most or len(text) <= most else text[: most - 1] + "…"
-
-
-def _tame(text: str) -> str:
-    out: list[str] = []
-    marks = 0
-    for c in _SEQUENCE.sub("", text):
-        if c.isascii():
-            out.append(c if c.isprintable() else " ")
-            continue
-        marks = marks + 1 if unicodedata.combining(c) else 0
-        if marks > MARKS:
-            continue
-        if c.isprintable() or c == "\N{ZERO WIDTH JOINER}":
-            out.append(c)
-        elif unicodedata.category(c) != "Cf":
-            out.append(" ")
-    return "".join(out)
 
 
 def label(spec: Spec) -> str:
     """What an agent is called: by its order, else by its name."""
-    return line(agent(spec.order.label or spec.order.agent), 200) or short(spec.id)
+    return one_line(agent(spec.order.label or spec.order.agent), 200) or short(spec.id)
 
 
 def tail(text: str, most: int = 100) -> str:
     """The end of what is being written: of its last line."""
-    flat = next((said for part in reversed(text.splitlines()) if (said := line(part))), "")
+    flat = next((said for part in reversed(text.splitlines()) if (said := one_line(part))), "")
     return flat if len(flat) <= most else "…" + flat[1 - most :]
 
 
 def trouble(kind: str, message: str) -> str:
-    return KINDS.get(kind) or (kind.replace("_", " ") if kind else line(message, 80)) or "it failed"
+    return KINDS.get(kind) or (kind.replace("_", " ") if kind else one_line(message, 80)) or "it failed"
 
 
-def waiting_for_provider(what: str, until: int | None, now: int, tries: int) -> str:
+def waiting_for_provider(kind: str, what: str, until: int | None, now: int, tries: int) -> str:
     """`waits for the provider: rate limit, 12 s`."""
-    left = "" if until is None or until <= now else f", {(until - now + 999) // 1000} s"
+    is_over_by_itself = until is not None and until > now and kind != "auth"
+    left = "" if until is None or not is_over_by_itself else f", {(until - now + 999) // 1000} s"
     again = f" (try {tries + 1})" if tries else ""
-    return f"waits for the provider: {line(what, 80)}{left}{again}"
+    return f"waits for the provider: {one_line(what, 80)}{left}{again}"
 
 
 def ending(end: Ending, started_at: int | None) -> str:

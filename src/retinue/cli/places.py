@@ -11,7 +11,24 @@ import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from retinue.config.folders import config_home, data_home, note_store, socket_folders, state_home
 from retinue.errors import ConfigError
+from retinue.sandbox.private import refuse_links
+
+__all__ = [
+    "Places",
+    "config_home",
+    "data_home",
+    "every_store",
+    "find",
+    "has_source",
+    "of_project",
+    "prepare",
+    "private_directory",
+    "project_root",
+    "state_home",
+    "write_private",
+]
 
 MARKS = (".git", ".retinue")
 MANIFESTS = {
@@ -43,8 +60,26 @@ class Places:
         return self.store + ".plans"
 
     @property
+    def approvals(self) -> str:
+        return approvals_of(self.store)
+
+    @property
+    def key(self) -> str:
+        return key_of(self.socket)
+
+    @property
     def exists(self) -> bool:
         return os.path.exists(self.store)
+
+
+def approvals_of(store: str) -> str:
+    """In a folder, not beside the store: it is replaced when it changes, and a mask over it would go."""
+    return os.path.join(store + ".plans", "approvals.json")
+
+
+def key_of(socket: str) -> str:
+    """The file with what a command has to show to the host that listens there."""
+    return socket + ".key"
 
 
 def project_root(cwd: str) -> str:
@@ -72,6 +107,7 @@ def find(environ: Mapping[str, str], *, cwd: str = "", store: str = "") -> Place
         file = os.path.realpath(os.path.expanduser(store))
         if os.path.isdir(file):
             raise ConfigError(f"the store {file} is a directory: name a file")
+        refuse_links(file)
         name = _key(file)
     else:
         name = _key(os.path.realpath(root))
@@ -89,28 +125,19 @@ def has_source(cwd: str) -> bool:
     return os.path.isdir(os.path.join(project_root(cwd), ".git")) or bool(names & MANIFESTS)
 
 
-def data_home(environ: Mapping[str, str]) -> str:
-    return os.path.join(_base(environ, "XDG_DATA_HOME", ".local", "share"), "retinue")
-
-
-def state_home(environ: Mapping[str, str]) -> str:
-    return os.path.join(_base(environ, "XDG_STATE_HOME", ".local", "state"), "retinue")
-
-
-def config_home(environ: Mapping[str, str]) -> str:
-    return os.path.join(_base(environ, "XDG_CONFIG_HOME", ".config"), "retinue")
-
-
-def prepare(places: Places, *, is_project: bool) -> None:
+def prepare(environ: Mapping[str, str], places: Places, *, is_project: bool) -> None:
     """Make the directories of the store, the socket and the log, each for its owner alone."""
     private_directory(os.path.dirname(places.log))
     private_directory(os.path.dirname(places.store), strict=is_project)
+    private_directory(places.plans)
     ours = os.path.dirname(places.socket)
     private_directory(ours, strict=ours != os.path.dirname(places.store))
     if is_project:
         label = os.path.join(os.path.dirname(places.store), "project.json")
         if not os.path.exists(label):
             write_private(label, json.dumps({"root": places.root}) + "\n")
+    else:
+        note_store(environ, places.store)
 
 
 def private_directory(path: str, *, strict: bool = False) -> None:
@@ -160,30 +187,17 @@ def every_store(environ: Mapping[str, str]) -> list[str]:
     return [file for name in names if os.path.exists(file := os.path.join(folder, name, "retinue.db"))]
 
 
-def _base(environ: Mapping[str, str], variable: str, *below_home: str) -> str:
-    told = environ.get(variable, "")
-    if os.path.isabs(told):
-        return told
-    return os.path.join(environ.get("HOME") or os.path.expanduser("~"), *below_home)
-
-
 def _key(path: str) -> str:
     name = "".join(c if c.isalnum() or c in "-_." else "-" for c in os.path.basename(path))[:40] or "root"
     return f"{name}-{hashlib.sha256(os.fsencode(path)).hexdigest()[:8]}"
 
 
 def _socket(environ: Mapping[str, str], store: str, name: str) -> str:
-    runtime = environ.get("XDG_RUNTIME_DIR", "")
-    if os.path.isabs(runtime) and os.path.isdir(runtime):
-        wanted = os.path.join(runtime, "retinue", f"{name}.sock")
-    else:
-        wanted = store + ".sock"
+    *runtime, last = socket_folders(environ)
+    wanted = os.path.join(runtime[0], f"{name}.sock") if runtime else store + ".sock"
     if len(os.fsencode(wanted)) <= SOCKET_LIMIT:
         return wanted
-    import tempfile
-
-    short = hashlib.sha256(os.fsencode(store)).hexdigest()[:16]
-    return os.path.join(tempfile.gettempdir(), f"retinue-{os.getuid()}", f"{short}.sock")
+    return os.path.join(last, f"{hashlib.sha256(os.fsencode(store)).hexdigest()[:16]}.sock")
 
 
 def of_project(environ: Mapping[str, str], places: Places, name: str) -> Places:

@@ -16,6 +16,8 @@ from retinue.cli.mcp_files import find_servers
 from retinue.cli.plan import FAMILY, MAIN, Plan
 from retinue.cli.trusting import is_trusted, why_not
 from retinue.config.schema import Configuration
+from retinue.core.secret_values import secrets_of
+from retinue.core.secrets import Redactor
 from retinue.errors import ConfigError
 
 
@@ -71,6 +73,7 @@ def make_plan(
     servers = find_servers(
         door, mcp, strict=strict_mcp, trusted=trusted, more=value.mcp_servers, disabled=value.mcp.disabled
     )
+    sources, env = servers.told(door.environ)
     plan = Plan(
         lead=lead.name,
         specs=tuple(replace(spec, complaints=()) for spec in specs.values()),
@@ -84,11 +87,10 @@ def make_plan(
         never=never,
         files=_files(door, trusted),
         skills=tuple(replace(s, complaints=()) for s in shelved.skills(door, trusted=trusted).values()),
-        servers=tuple(servers.sources),
+        servers=sources,
         root=door.places.root,
     )
     notes = [*unknown, *unusable, *filter(None, [why_not(door)])]
-    env = {name: value for name, value in door.environ.items() if servers.sources and name in servers.env}
     return Planned(plan, choice, env, tuple(notes), tuple(servers.left_out))
 
 
@@ -131,4 +133,5 @@ def _instead(names: Sequence[str], model: str, why: str) -> str:
 def _files(door: Door, trusted: bool) -> Any:
     from retinue.library.context import loaded_files
 
-    return loaded_files(door.places.cwd, door.places.root, trusted=trusted)
+    redactor = Redactor(secrets_of(door.environ))
+    return loaded_files(door.places.cwd, door.places.root, trusted=trusted, hide=redactor.clean_bytes)

@@ -26,9 +26,12 @@ from retinue.errors import ConfigError
 from retinue.library.spec import AgentSpec, Library
 from retinue.library.staff import StaffArgs, StaffTool
 from retinue.library.translate import to_agents
+from retinue.runtime.redact import clean_value
+from retinue.sandbox.regular import read_small
 from retinue.tools.base import Caller, Returned
 from retinue.tools.families.profiles import family, settings_of
 
+MOST_BYTES = 64 << 20
 _STAMP = re.compile(r"-([0-9a-f]{8})(?=\.|$)")
 
 
@@ -65,6 +68,7 @@ class Plans:
         """The agent of a plan. The same plan gives the same agent, unless its servers offer something else by now.
         `env` are the values of the variables that the servers name."""
         tools = await self.pool.tools(plan, env or {})
+        plan = self._clean(plan)
         plan = replace(plan, variant=_digest(tools)) if tools else plan
         return self._made(plan, tools)
 
@@ -137,13 +141,18 @@ class Plans:
         """Names with a colon are looked up by the runtime itself; of the others it wants to see the model."""
         return name if not name or ":" in name else self._models.find(name)
 
+    def _clean(self, plan: Plan) -> Plan:
+        """Without the secrets that stand in instructions and in files that are quoted. Those of servers were taken out
+        by the command, for they are needed."""
+        return replace(clean_value(self._models.redactor, replace(plan, servers=())), servers=plan.servers)
+
     def _keep(self, plan: Plan) -> None:
         if not self._folder:
             return
         private_directory(self._folder)
         path, text = self._path(plan.stamp), msgspec.json.encode(plan).decode()
-        with contextlib.suppress(OSError, UnicodeDecodeError), open(path, encoding="utf-8") as file:
-            if file.read() == text:
+        with contextlib.suppress(OSError):
+            if read_small(path, MOST_BYTES) == text.encode():
                 return
         write_private(path, text)
 
@@ -152,8 +161,7 @@ class Plans:
             return None
         path = self._path(stamp)
         try:
-            with open(path, "rb") as file:
-                plan = msgspec.json.decode(file.read(), type=Plan)
+            plan = msgspec.json.decode(read_small(path, MOST_BYTES), type=Plan)
         except FileNotFoundError:
             return None
         except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:

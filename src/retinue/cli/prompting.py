@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, Protocol
+
+from retinue.cli.door import note
 
 MARK, MORE = "> ", "· "
 
@@ -29,8 +33,7 @@ class Piped:
         return line.rstrip("\r\n") if line else None
 
     def say(self, text: str) -> None:
-        sys.stderr.write(text + "\n")
-        sys.stderr.flush()
+        note(text)
 
 
 class Plain:
@@ -50,8 +53,7 @@ class Plain:
             lines.append(text[:-1])
 
     def say(self, text: str) -> None:
-        sys.stderr.write(text + "\n")
-        sys.stderr.flush()
+        note(text)
 
 
 class Rich:
@@ -65,6 +67,7 @@ class Rich:
         status: Callable[[], str],
         color: bool,
         look: Callable[[], list[str]],
+        clean: Callable[[str], str] = str,
     ) -> None:
         from prompt_toolkit import PromptSession
         from prompt_toolkit.history import FileHistory, InMemoryHistory
@@ -73,8 +76,10 @@ class Rich:
         kept: Any = InMemoryHistory()
         if history:
             os.close(os.open(history, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600))
-            kept = FileHistory(history)
+            kept = _history(FileHistory, history, clean)
         self._look = look
+        self._n_pressed = 0
+        """How often Ctrl-C was pressed while the terminal was not the prompt's, and nobody has been told."""
         self._session: PromptSession[str] = PromptSession(
             MARK,
             history=kept,
@@ -94,10 +99,37 @@ class Rich:
         from prompt_toolkit.patch_stdout import patch_stdout
 
         try:
-            with patch_stdout():
-                return self._session.prompt(pre_run=self._watch)
+            with self._counted(), patch_stdout():
+                said = self._session.prompt(pre_run=self._watch, handle_sigint=False)
         except EOFError:
             return None
+        if self._n_pressed:
+            self._n_pressed = 0
+            raise KeyboardInterrupt
+        return said
+
+    @contextmanager
+    def _counted(self) -> Iterator[None]:
+        """Before a prompt has the terminal, and after it has given it back, Ctrl-C is a signal and no key. The library
+        drops one that comes while it opens or closes a prompt, so they are counted here."""
+        app = self._session.app
+
+        def press(*_: Any) -> None:
+            self._n_pressed += 1
+            if app.loop is not None:
+                app.loop.call_soon_threadsafe(self._interrupt)
+
+        before = signal.signal(signal.SIGINT, press)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGINT, before)
+
+    def _interrupt(self) -> None:
+        app = self._session.app
+        if self._n_pressed and app.is_running and not app.is_done:
+            self._n_pressed -= 1
+            app.exit(exception=KeyboardInterrupt)
 
     def _watch(self) -> None:
         """While somebody writes, what ends in the background is told above the prompt."""
@@ -106,6 +138,7 @@ class Rich:
         from prompt_toolkit.application import get_app, run_in_terminal
 
         async def look() -> None:
+            self._interrupt()
             while True:
                 await asyncio.sleep(1.0)
                 for text in self._look():
@@ -114,8 +147,17 @@ class Rich:
         get_app().create_background_task(look())
 
     def say(self, text: str) -> None:
-        sys.stderr.write(text + "\n")
-        sys.stderr.flush()
+        note(text)
+
+
+def _history(kind: Any, path: str, clean: Callable[[str], str]) -> Any:
+    """What is typed stays as it is for this prompt; the file has it without the secrets."""
+
+    class Cleaned(kind):  # type: ignore[misc]
+        def store_string(self, string: str) -> None:
+            super().store_string(clean(string))
+
+    return Cleaned(path)
 
 
 def _keys() -> Any:

@@ -100,11 +100,11 @@ def _with_key(name: str, environ: Mapping[str, str]) -> str:
         raise ConfigError(f"there is {what} `retinue models list` shows the providers.")
     if provider.keys and not provider.key(environ):
         raise NoProvider(
-            f"no key for {provider.name}: set {' or '.join(provider.keys)} in the environment, or use "
-            f"--model {OFFLINE}, which needs none."
+            f"no key for {provider.name}",
+            f"set {' or '.join(provider.keys)} in the environment, or use --model {OFFLINE}, which needs none.",
         )
     if not provider.base_url(environ):
-        raise NoProvider(f"no address for {provider.name}: set {' or '.join(provider.urls)} in the environment.")
+        raise NoProvider(f"no address for {provider.name}", f"set {' or '.join(provider.urls)} in the environment.")
     return f"{provider.name}:{model}"
 
 

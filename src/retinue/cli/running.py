@@ -4,33 +4,33 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
-import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from retinue import __version__
-from retinue.cli import configured, exits, facts, wire, words
+from retinue.cli import answer_file, configured, exits, facts, wire, words
 from retinue.cli.client import Client, reach
 from retinue.cli.door import Door, note, out
 from retinue.cli.lending import carried
 from retinue.cli.planning import Planned
 from retinue.cli.stream_json import Head, Teller
 from retinue.cli.watching import Left, Notice, Signals, Watching
+from retinue.core.display import json_text, one_line
 
 HINT = "offline planner (no LLM). Add a model: export ANTHROPIC_API_KEY=... or retinue run --model PROVIDER:MODEL"
 
 
 @dataclass
 class Wish:
-    """How a run is to be shown and handed over."""
+    """How a run is to be shown and handed over. `files` are real paths, from before the run."""
 
     format: str = "text"
     deltas: bool = False
     is_headless: bool = False
     can_answer: bool = False
+    waits: bool = False
     is_strict: bool = False
     fail_on: str = ""
     files: tuple[str, ...] = ()
@@ -45,7 +45,7 @@ def line_to(door: Door, wish: Wish | None = None) -> Iterator[Client]:
     if wish is not None and wish.is_memory:
         from retinue.cli.local import LocalHost
 
-        approvals = Path(door.places.store + ".approvals")
+        approvals = Path(door.places.approvals)
         with LocalHost(env, door.places.cwd, approvals if approvals.exists() else None) as client:
             yield client
         return
@@ -55,8 +55,20 @@ def line_to(door: Door, wish: Wish | None = None) -> Iterator[Client]:
 
 def start(door: Door, client: Client, planned: Planned, text: str, terms: wire.Terms, wish: Wish) -> str:
     """Start a run and say with what: its model, and the servers that are not as they should be. Returns its id."""
+    try:
+        done = client.ask(wire.Start(plan=planned.plan, task=text, terms=terms, env=planned.env))
+    except (KeyboardInterrupt, SystemExit):
+        if not wish.is_memory:
+            note("retinue: left before the host had answered; if a run was started, `retinue ps` shows it")
+        raise
+    run: str = done["run"]
+    with in_sight(run, wish):
+        _introduce(door, client, planned, done, wish)
+    return run
+
+
+def _introduce(door: Door, client: Client, planned: Planned, done: dict[str, Any], wish: Wish) -> None:
     plan, choice = planned.plan, planned.choice
-    done = client.ask(wire.Start(plan=plan, task=text, terms=terms, env=planned.env))
     servers = (*planned.left_out, *done["mcp"])
     wish.head = Head(
         version=__version__,
@@ -71,8 +83,20 @@ def start(door: Door, client: Client, planned: Planned, text: str, terms: wire.T
     door.say(f"retinue {client.welcome.retinue} · {choice.model} ({choice.why}) · run {words.short(done['run'])}")
     for line in (*choice.hints, *planned.notes, *server_lines(done["mcp"], planned.left_out)):
         door.say(line)
-    run: str = done["run"]
-    return run
+
+
+@contextlib.contextmanager
+def in_sight(run: str, wish: Wish) -> Iterator[None]:
+    """While a run is going on: whatever happens to this command, its user learns which run it was."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise  # nobody reads any more
+    except (Exception, KeyboardInterrupt, SystemExit):
+        if not wish.is_memory:
+            id = words.short(run)
+            note(f"retinue: run {id} may still be going on: retinue attach {id} shows it, retinue cancel {id} ends it")
+        raise
 
 
 def _server_error(server: dict[str, Any]) -> dict[str, str]:
@@ -91,7 +115,7 @@ def server_lines(started: Iterable[dict[str, Any]], left_out: Iterable[dict[str,
         elif server["status"] == "pending":
             lines.append(f"MCP server {name} is still starting; its tools are there for the next run")
         elif server["error"]:
-            lines.append(f"MCP server {name or server['source']} cannot be used: {words.line(server['error'], 300)}")
+            lines.append(f"MCP server {name or server['source']} cannot be used: {one_line(server['error'], 300)}")
         for tool in server["withheld"]:
             how = f" (retinue mcp approve {name} {tool['tool']})" if tool["offered"] else ""
             lines.append(f"MCP tool {name}/{tool['tool']} is withheld: {tool['reason']}{how}")
@@ -100,13 +124,15 @@ def server_lines(started: Iterable[dict[str, Any]], left_out: Iterable[dict[str,
 
 def carry_out(door: Door, client: Client, run: str, wish: Wish, *, is_ours: bool = True, after: int = 0) -> int:
     """Watch a run to its end and hand over what it came to; returns the exit code."""
-    with Signals() as signals:
-        watching = Watching(client, run, signals, is_ours=is_ours, deltas=wish.deltas, after=after)
+    with in_sight(run, wish), Signals() as signals:
+        waits = wish.can_answer or wish.waits
+        watching = Watching(client, run, signals, is_ours=is_ours, deltas=wish.deltas, after=after, waits=waits)
         try:
             teller = Teller(wish.head)
             final = _stream(watching, teller) if wish.format == "stream-json" else _show(watching, door, wish, teller)
         except Left as left:
-            note(f"retinue: left run {words.short(run)}; it may still be going on: retinue attach {words.short(run)}")
+            may = f"it may still be going on: retinue attach {words.short(run)}"
+            note(f"retinue: left run {words.short(run)}; {one_line(left.why) or may}")
             return left.code
         except BrokenPipeError:
             client.ask(wire.Cancel(runs=(run,), reason="nobody reads its output"))
@@ -145,13 +171,15 @@ def hand_over(door: Door, final: wire.Final, wish: Wish, teller: Teller, code: i
     if wish.format == "text":
         answer = text if end is None or end.data is None or text else dump(facts.plain(end.data))
         if answer:
-            out(words.safe(answer) if sys.stdout.isatty() else answer)
+            out(answer)
     else:
         out(dump(result))
     for path in wish.files:
-        write_answer(path, text, door.places.cwd)
+        answer_file.write(path, text)
     if end is not None and end.state != "completed" and end.error and wish.format == "text":
-        note(f"retinue: {words.line(end.error)}")
+        note(f"retinue: {one_line(end.error)}")
+    if wish.format == "text" and (lacking := facts.missing(top)):
+        note(f"retinue: {one_line(lacking)}")
     door.say(facts.footer(final))
     if top.spec.model.startswith("offline/"):
         door.say(HINT)
@@ -176,25 +204,9 @@ def found_severity(result: dict[str, Any], least: str) -> bool:
     return "complete: no" in lines or any(f"severity: {word}" in lines for word in bad)
 
 
-def write_answer(path: str, text: str, cwd: str) -> None:
-    """The answer in a file, whole or not at all."""
-    target = os.path.join(cwd, os.path.expanduser(path))
-    folder = os.path.dirname(target)
-    if not os.path.isdir(folder):
-        os.makedirs(folder)
-    part = f"{target}.part-{os.getpid()}"
-    try:
-        with open(part, "w", encoding="utf-8") as file:
-            file.write(text if text.endswith("\n") else text + "\n")
-        os.replace(part, target)
-    finally:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(part)
-
-
 def dump(value: Any) -> str:
-    """One line of JSON. No terminal sequence survives in it: they are escaped."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
+    """One line of JSON, in which nothing is hidden from a reader or obeyed by a terminal: it is escaped."""
+    return json_text(json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str))
 
 
 def head_of(tools: tuple[str, ...], agents: tuple[str, ...], mode: str, *, deltas: bool = False) -> Head:

@@ -14,7 +14,8 @@ from rich.text import Text
 
 from retinue.cli import words
 from retinue.cli.phrases import shown
-from retinue.cli.view import OVER, Row, View
+from retinue.cli.rows import Row
+from retinue.cli.view import OVER, View
 
 MOST_LINES = 12
 SILENT_MS = 60_000
@@ -45,9 +46,9 @@ KEYS = (
 HELP = (
     "↑ ↓      select an agent; esc lets go",
     "↵        open it: what it says, live; again to close. PgUp PgDn scroll",
-    "a        answer what it asks: y once, A always in this run, n no",
+    "a        what it asks, whole: mark a choice with its letter, ↵ confirms it",
     "m  M     send it a message: with its next turn, or at once",
-    "x        cancel it and everything below it",
+    "x        cancel it and everything below it; it asks first",
     "r        try a failed one again, as a run of its own",
     "b  q     leave; the run goes on. Ctrl-C cancels the run, twice leaves at once",
 )
@@ -154,10 +155,10 @@ class Screen:
         row = self._row(id, focus, now)
         amounts = [f"{words.span(row.elapsed_ms):>6}"]
         if width >= 76:
-            amounts.append(f"self {words.count(row.tokens):>6}")
+            amounts.append(f"self {row.own_tokens:>6}")
         if width >= 44:
-            amounts.append(f"tree {words.count(row.tree_tokens):>6}")
-        amounts.append(f"{words.money(row.tree_usd):>6}")
+            amounts.append(f"tree {row.all_tokens:>6}")
+        amounts.append(f"{row.cost:>6}")
         right = "  ".join(amounts)
         word = f"{row.glyph} {done(row.state)}"
         if row.state in ("waiting", "running") and row.n_children and width >= 60:
@@ -243,11 +244,11 @@ class Screen:
         is_idle = row.state == "queued" and not row.turn
         out.append(" " + ("" if is_idle else words.span(row.elapsed_ms)).rjust(c.elapsed))
         if c.own:
-            out.append(" " + (words.count(row.tokens) if row.tokens else "").rjust(c.own))
+            out.append(" " + (row.own_tokens if row.tokens else "").rjust(c.own))
         if c.tree:
-            out.append(" " + (words.count(row.tree_tokens) if row.tree_tokens else "").rjust(c.tree))
+            out.append(" " + (row.all_tokens if row.tree_tokens else "").rjust(c.tree))
         if c.cost:
-            out.append(" " + (words.money(row.tree_usd) if row.tree_tokens else "").rjust(c.cost))
+            out.append(" " + (row.cost if row.tree_tokens else "").rjust(c.cost))
         if c.extra:
             extra, tone = _extra(row)
             out.append(" " + cut(extra, c.extra), style=tone)

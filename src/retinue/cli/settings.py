@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from retinue.cli.door import Door
 from retinue.cli.places import config_home, data_home
+from retinue.core.display import json_text
 from retinue.errors import ConfigError
+from retinue.sandbox.regular import read_small
 
 if TYPE_CHECKING:
     from retinue.config.layers import Layer, Settings
@@ -19,8 +21,8 @@ NAMES = ("config.toml", "config.json5", "config.json")
 
 
 def dump(value: Any) -> str:
-    """One line of JSON."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
+    """One line of JSON, in which nothing is hidden from a reader or obeyed by a terminal: it is escaped."""
+    return json_text(json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str))
 
 
 def user_file(environ: Mapping[str, str]) -> str:
@@ -100,6 +102,9 @@ TOLD = {
     "host.idle_seconds": "RETINUE_IDLE_SECONDS",
     "host.start_seconds": "RETINUE_START_SECONDS",
     "limits.total": "RETINUE_LIMITS_TOTAL",
+    "retention.age": "RETINUE_RETENTION_AGE",
+    "retention.count": "RETINUE_RETENTION_COUNT",
+    "retention.size_mb": "RETINUE_RETENTION_SIZE_MB",
     "limits.calls_per_turn": "RETINUE_LIMITS_CALLS_PER_TURN",
     "models.probe": "RETINUE_PROBE",
 }
@@ -107,10 +112,12 @@ TOLD = {
 
 
 def environment(door: Door, settings: Settings) -> dict[str, str]:
-    """The environment of a command with what is configured in files: keys and addresses of providers, and `TOLD`."""
-    from retinue.config.models import model_environment
+    """The environment of a command with what is configured in files: keys and addresses of providers, what models cost,
+    how fast providers are called, and `TOLD`."""
+    from retinue.config.models import declarations, model_environment
 
-    out = model_environment(settings.value.models, door.environ)
+    value = settings.value
+    out = {**model_environment(value.models, door.environ), **declarations(value.models, value.providers)}
     for key, variable in TOLD.items():
         if settings.origin(key).kind in ("user", "project"):
             value = settings.get(key)
@@ -140,8 +147,7 @@ def of_user(environ: Mapping[str, str], section: str, name: str) -> Any:
     import tomllib
 
     try:
-        with open(file, "rb") as stream:
-            found = tomllib.load(stream).get(section)
+        found = tomllib.loads(read_small(file).decode()).get(section)
     except (OSError, ValueError, RecursionError):
         return None
     return found.get(name) if isinstance(found, dict) else None

@@ -14,7 +14,9 @@ import apsw
 
 from retinue.cli import words
 from retinue.cli.places import Places
+from retinue.core.display import one_line
 from retinue.errors import NotFound, StoreCorrupt
+from retinue.sandbox.regular import read_small
 from retinue.store.sqlite_faults import reading
 from retinue.store.sqlite_open import connect
 
@@ -28,7 +30,10 @@ from runs r join specs s on s.run = r.n left join accounts a on a.id = r.id"""
 
 class Line(NamedTuple):
     """One run of a listing. `tokens` and `usd` (None: its model's price is not known) are of its whole tree,
-    `own_tokens` of itself."""
+    `own_tokens` of itself; what of them is only a bound is in `tokens_estimated` and `usd_estimated`. `waits_for` is
+    what keeps its provider, when it waits for it; or what is asked about the limit, of the run `limit_of`, at which it
+    waits, and `more` what to add to it (nano-dollars where it is dollars). `cache` is what prompt caches were expected
+    to give to its tree, and gave."""
 
     id: str
     short: str
@@ -47,6 +52,20 @@ class Line(NamedTuple):
     own_tokens: int
     tokens: int
     usd: float | None
+    waits_for: str = ""
+    waits_kind: str = ""
+    tokens_estimated: int = 0
+    usd_estimated: float = 0.0
+    cost_is_known: bool = True
+    cache: dict[str, Any] | None = None
+    limit_of: str = ""
+    more: int = 0
+
+    @property
+    def amounts(self) -> tuple[str, str]:
+        """Tokens and dollars, in words."""
+        tokens = words.tokens(self.tokens, is_bound=bool(self.tokens_estimated))
+        return tokens, words.money(self.usd, is_bound=bool(self.usd_estimated))
 
 
 class Shelf:
@@ -122,8 +141,13 @@ class Shelf:
         account: bytes | None,
     ) -> Line:
         order, usage = spec["order"], run.get("usage", {})
-        spent = (json.loads(account).get("spent") if account else None) or [0, 0, 0, 0]
+        books = json.loads(account) if account else {}
+        spent, guess = books.get("spent") or [0, 0, 0, 0], books.get("guess") or [0, 0, 0]
         word, model = words.state(state), spec.get("model", "")
+        at = run.get("state", {})
+        waits_for = at.get("waits_for", "") if at.get("retry_at") is not None else ""
+        limit_of = at.get("account", "") if at.get("asks") else ""
+        word = "needs_input" if limit_of == id else "waiting" if waits_for else word
         return Line(
             id=id,
             short=words.short(id),
@@ -142,6 +166,14 @@ class Shelf:
             own_tokens=sum(usage.get(part, 0) for part in ("input", "output", "estimated")),
             tokens=spent[0],
             usd=None if model in self._unpriced and not spent[1] else spent[1] / 1e9,
+            waits_for=at["asks"] if limit_of else waits_for,
+            waits_kind=at["lack"] if limit_of else at.get("waits_kind", "") if waits_for else "",
+            tokens_estimated=guess[0],
+            usd_estimated=guess[1] / 1e9,
+            cost_is_known=not (guess[1] or guess[2] or (model in self._unpriced and spent[0])),
+            cache=words.cache_json(books.get("cache", {})),
+            limit_of=limit_of,
+            more=at.get("more", 0),
         )
 
     def resolve(self, address: str) -> Line:
@@ -178,7 +210,7 @@ class Shelf:
             raise NotFound(f"there is no run {address!r} in {where}. `retinue ps --all --tree` lists what there is.")
         if len(found) > 1:
             listed = "; ".join(
-                f"{line.short} ({line.label}, {words.shown(line.state)}: {words.line(line.task, 40)})"
+                f"{line.short} ({line.label}, {words.shown(line.state)}: {one_line(line.task, 40)})"
                 for line in found[:MOST]
             )
             more = f"; and {len(found) - MOST} more" if len(found) > MOST else ""
@@ -201,8 +233,7 @@ def _named(name: str, lines: list[Line], *, newest: bool = False) -> list[Line]:
 def is_attended(store: str) -> bool:
     """Whether a process holds the store. The lock itself is not tried: that could be in the way of a host."""
     try:
-        with open(store + ".lock", "rb") as file:
-            pid = int(file.read(32) or b"0")
+        pid = int(read_small(store + ".lock", 32) or b"0")
         os.kill(pid, 0)
     except PermissionError:
         return True

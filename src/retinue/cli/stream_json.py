@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-import msgspec
-
 from retinue.cli import facts, words
 from retinue.cli.wire import Begun, Final, Heard, Item, Said, Stepped, Stood
+from retinue.core import arguments
 from retinue.core.events import Asked, ModelFailed, Replied
 from retinue.core.orders import Spec
 from retinue.core.state import Ended
@@ -54,6 +53,7 @@ class Teller:
         self._last_at: dict[str, int] = {}
         self._calls: dict[str, tuple[str, str]] = {}
         self._over: set[str] = set()
+        self._asked: dict[str, str] = {}
         self._seq = self._at = self._api_ms = 0
         self.denials: list[dict[str, Any]] = []
 
@@ -105,6 +105,7 @@ class Teller:
             tool_use_id=self._slot(spec.id),
             model=spec.model,
             agent=words.agent(spec.order.agent),
+            price_tag=facts.tag_json(spec),
         )
 
     def _step(self, item: Stepped) -> Iterator[dict[str, Any]]:
@@ -134,7 +135,7 @@ class Teller:
         if isinstance(message, Result):
             name, args = self._calls.get(message.call_id, (message.name, "{}"))
             if message.denied:
-                denial = {"tool_name": name, "tool_use_id": message.call_id, "tool_input": _json(args)}
+                denial = {"tool_name": name, "tool_use_id": message.call_id, "tool_input": _given(args)}
                 self.denials.append({**denial, "agent_id": run})
             content: list[dict[str, Any]] = [
                 {
@@ -154,7 +155,7 @@ class Teller:
         content: list[dict[str, Any]] = [{"type": "text", "text": message.text}] if message.text else []
         for call in message.calls:
             self._calls[call.id] = (call.name, call.args)
-            content.append({"type": "tool_use", "id": call.id, "name": call.name, "input": _json(call.args)})
+            content.append({"type": "tool_use", "id": call.id, "name": call.name, "input": _given(call.args)})
         out: dict[str, Any] = {"type": "message", "role": "assistant", "content": content}
         out["model"] = (replied.reply.model if replied is not None else "") or self._specs[run].model
         if replied is not None:
@@ -165,6 +166,9 @@ class Teller:
 
     def _stand(self, row: Row) -> Iterator[dict[str, Any]]:
         id = row.spec.id
+        if (about := facts.limit_of(row)) and self._asked.get(about) != facts.waits_for(row):
+            self._asked[about] = facts.waits_for(row)
+            yield self._line(about, "system", subtype="needs_input", question=facts.waits_for(row), limit_of=about)
         if id == self._top or id in self._over or id not in self._specs:
             return
         if not isinstance(row.run.state, Ended):
@@ -180,7 +184,9 @@ class Teller:
             state=end.state,
             stop=end.stop,
             summary=end.text or end.error,
+            missing=facts.missing(row),
             duration_ms=facts.elapsed(row),
+            cache=facts.cache_json(row.run.cache),
         )
 
     def _task(self, run: str, subtype: str, duration_ms: int | None = None, **fields: Any) -> dict[str, Any]:
@@ -188,6 +194,7 @@ class Teller:
         if duration_ms is None:
             duration_ms = max(0, self._at - spec.created_at)
         counts = {"total_tokens": usage.tokens, "tool_uses": usage.calls, "duration_ms": duration_ms}
+        counts["estimated_tokens"] = usage.estimated
         label = words.agent(spec.order.label or spec.order.agent)
         return self._line(run, "system", subtype=subtype, task_id=run, description=label, usage=counts, **fields)
 
@@ -198,7 +205,7 @@ class Teller:
             self._top, self._specs[top.spec.id] = top.spec.id, top.spec
         end = facts.ending(top)
         state, stop = (end.state, end.stop) if end is not None else (facts.word(top), "")
-        is_error = state != "completed"
+        is_error, spent = state != "completed", facts.spent(final)
         self._at = end.at if end is not None else self._at
         return self._line(
             top.spec.id,
@@ -211,14 +218,18 @@ class Teller:
             result=(end.text or end.error) if end is not None else "",
             structured_output=facts.plain(end.data) if end is not None else None,
             error=end.error if end is not None else "",
-            total_cost_usd=facts.spent(final)[1] or 0.0,
-            cost_is_known=final.priced,
+            total_cost_usd=spent.usd or 0.0,
+            estimated_cost_usd=spent.usd_estimated,
+            cost_is_known=spent.cost_is_known,
             usage=facts.usage_json(facts.tree_usage(final)),
             modelUsage=facts.model_usage(final),
+            cache=facts.cache_json(facts.tree_cache(final)),
             permission_denials=self.denials,
             terminal_reason=stop,
             state=state,
             subagent_stats=facts.subagent_stats(final),
+            missing=facts.missing(top),
+            helpers=facts.plain(end.helpers) if end is not None else None,
         )
 
     def _slot(self, run: str) -> str | None:
@@ -258,8 +269,6 @@ def _subtype(state: str, stop: str) -> str:
     return SUBTYPES.get(stop, "error_during_execution")
 
 
-def _json(args: str) -> Any:
-    try:
-        return msgspec.json.decode(args)
-    except msgspec.DecodeError:
-        return {"raw": args}
+def _given(args: str) -> dict[str, Any]:
+    given = arguments.read(args)
+    return {"raw": args} if given is None else given

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable
 from typing import Any, ClassVar
 
@@ -9,14 +10,17 @@ from rich.text import Text
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical, VerticalScroll
+from textual.events import Key, Paste
 from textual.screen import ModalScreen, Screen
 from textual.widgets import DataTable, Footer, Input, Static
 
-from retinue.cli import wire, words
+from retinue.cli import raising, view, wire, words
 from retinue.cli.board import Board
-from retinue.cli.phrases import line
+from retinue.cli.deciding import LATER, PERMISSION, Decision, yes_or_no
+from retinue.cli.rows import Row
 from retinue.cli.screen import BAD, KINDS, SILENT_MS, done, style, turns
-from retinue.cli.view import OVER, Row
+from retinue.cli.view import OVER
+from retinue.core.display import one_line, several_lines
 
 COLUMNS = ("AGENT", "STATE", "NOW", "TURN", "CTX", "TOK/s", "TREE", "COST", "SILENT")
 SORTS: dict[str, Callable[[Row], Any]] = {
@@ -57,7 +61,9 @@ def pick(rows: Iterable[Row], wanted: str, sort: str, is_tree: bool) -> list[Row
 def cells(row: Row, board: Board, sort: str) -> list[Text]:
     """One line of the table."""
     lead = "  " * row.depth + "└ " if row.depth and sort == "tree" else ""
-    name = lead + line(row.label, max(8, NAME - len(lead))) if row.depth else line(f"{row.short} {row.task}", NAME)
+    name = (
+        lead + one_line(row.label, max(8, NAME - len(lead))) if row.depth else one_line(f"{row.short} {row.task}", NAME)
+    )
     rate = board.rate(row.id)
     context = f"{100 * row.context // row.window}%" if row.window else words.count(row.context)
     silent = row.silent_ms >= SILENT_MS
@@ -65,12 +71,12 @@ def cells(row: Row, board: Board, sort: str) -> list[Text]:
     return [
         Text(name, style="" if row.depth else "bold"),
         Text(f"{row.glyph} {done(row.state)}", style=style(row.state)),
-        Text(line(row.now, NOW), style=tone),
+        Text(one_line(row.now, NOW), style=tone),
         Text(turns(row) if row.turn else "", justify="right"),
         Text(context if row.context else "", justify="right"),
         Text("-" if rate is None else f"{rate:.0f}", justify="right"),
-        Text(words.count(row.tree_tokens) if row.tree_tokens else "", justify="right"),
-        Text(words.money(row.tree_usd) if row.tree_tokens else "", justify="right"),
+        Text(row.all_tokens if row.tree_tokens else "", justify="right"),
+        Text(row.cost if row.tree_tokens else "", justify="right"),
         Text(f"{words.span(row.silent_ms)} ⚠" if silent else "", style="yellow", justify="right"),
     ]
 
@@ -92,7 +98,8 @@ def headline(board: Board) -> Text:
             out.append(f"  {words.glyph(state)} {n} {done(state)}", style=style(state))
     bars, tokens = board.per_minute()
     out.append(f"    tokens/min {bars} {words.count(tokens)}")
-    known = f"${board.spent_today:.2f}" if board.spent_today or not board.has_unpriced else ""
+    today = words.money(board.spent_today, is_bound=bool(board.estimated_today))
+    known = today if board.spent_today or not board.has_unpriced else ""
     out.append(f"    today {' + '.join(p for p in (known, 'n/a' if board.has_unpriced else '') if p)}")
     return out
 
@@ -119,27 +126,51 @@ class Say(ModalScreen[str | None]):
         self.dismiss(event.value)
 
 
-class Choose(ModalScreen[str]):
-    """One key of several."""
+class Decide(ModalScreen[str]):
+    """A decision, as the live view shows it. Keys count by the time at which they were pressed."""
 
     DEFAULT_CSS = """
-    Choose { align: center middle; }
-    Choose > Static { width: 80%; max-width: 100; height: auto; border: round $warning; padding: 0 1; }
+    Decide { align: center middle; }
+    Decide > Static { width: 90%; height: auto; border: round $warning; }
     """
+    NAMES: ClassVar[dict[str, str]] = {"escape": "esc", "pageup": "pgup", "pagedown": "pgdn"}
 
-    def __init__(self, title: Text, keys: str) -> None:
+    def __init__(self, decision: Decision, is_asked: Callable[[], bool]) -> None:
         super().__init__()
-        self._title_text, self._keys = title, keys
+        self._decision, self._is_asked = decision, is_asked
 
     def compose(self) -> ComposeResult:
-        yield Static(self._title_text)
+        yield Static()
 
-    def on_key(self, event: Any) -> None:
+    def on_mount(self) -> None:
+        self._draw()
+        self.set_interval(0.1, self._draw)
+
+    def _draw(self) -> None:
+        if not self._is_asked():
+            self.notify("this is not asked any more; nothing was decided here")
+            self.dismiss(LATER)
+            return
+        # Inside of its border, with a column to spare: a line that is wrapped again would push others out.
+        width, height = self.app.size.width * 9 // 10 - 3, self.app.size.height - 2
+        frame = self._decision.frame(width, height, time.monotonic())
+        self.query_one(Static).update(Text("\n").join(frame))
+        self.call_after_refresh(lambda: self._decision.drawn(time.monotonic()))
+
+    def on_key(self, event: Key) -> None:
         event.stop()
-        if event.character and event.character in self._keys:
-            self.dismiss(event.character)
-        elif event.key == "escape":
-            self.dismiss("")
+        event.prevent_default()
+        name = self.NAMES.get(event.key) or (event.character if event.is_printable else event.key) or event.key
+        made = self._decision.press(name, event.time)
+        if made is None:
+            self._draw()
+        else:
+            self.dismiss(made)
+
+    def on_paste(self, event: Paste) -> None:
+        """Into an answer in words; it decides nothing."""
+        event.stop()
+        self._decision.press(f"paste:{event.text}", event.time)
 
 
 class Opened(Screen[None]):
@@ -192,11 +223,10 @@ class Top(App[None]):
     CSS = """
     #head { height: 1; }
     #filter { display: none; }
-    #filter.on { display: block; }
     #title { height: 1; background: $boost; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("f", "filter", "Filter"),
+        Binding("f", "filter", "Filter", priority=True),  # before what is typed next has found its way
         Binding("s", "sort", "Sort"),
         Binding("t", "tree", "Tree"),
         Binding("x", "cancel", "Cancel"),
@@ -224,14 +254,17 @@ class Top(App[None]):
         table.focus()
         self._look()
         self.set_interval(self._seconds, self._look)
+        self.set_interval(0.1, self.board.listen)
 
     def _look(self) -> None:
+        if not any(screen.query("#head") for screen in self.screen_stack[:1]):
+            return  # it is being closed: its parts go before its timers
         self.board.refresh()
         for text in self.board.notices:
-            self.notify(line(text), severity="warning", markup=False)
+            self.notify(one_line(text), severity="warning", markup=False)
         self.board.notices.clear()
         self._draw()
-        if self._first in self.board.view.nodes:
+        if self._first in self.board.view.nodes and not isinstance(self.screen, ModalScreen):
             self.push_screen(Opened(self.board, self._first))
             self._first = ""
 
@@ -267,16 +300,24 @@ class Top(App[None]):
         return ids[table.cursor_row] if 0 <= table.cursor_row < len(ids) else ""
 
     def on_data_table_row_selected(self, event: DataTable.RowSelected) -> None:
-        if event.row_key.value in self.board.view.nodes:
+        if event.row_key.value in self.board.view.nodes and not isinstance(self.screen, ModalScreen):
             self.push_screen(Opened(self.board, str(event.row_key.value)))
 
     # keys
 
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """While somebody decides or writes, a key that was pressed before, or is a letter, does nothing else."""
+        if isinstance(self.screen, ModalScreen):
+            return action not in ("filter", "sort", "tree", "cancel", "message", "answer")
+        return action != "filter" or not isinstance(self.focused, Input)
+
     def action_filter(self) -> None:
-        if not isinstance(self.screen, Opened):
+        if isinstance(self.screen, Opened):
+            self.pop_screen()
+        if not isinstance(self.screen, ModalScreen):
             field = self.query_one("#filter", Input)
-            field.add_class("on")
-            field.focus()
+            field.display = True
+            self.screen.set_focus(field)  # at once: what is typed next is for it, and never a key of the table
 
     def on_input_changed(self, event: Input.Changed) -> None:
         if event.input.id == "filter":
@@ -294,8 +335,7 @@ class Top(App[None]):
 
     def _close_filter(self) -> None:
         field = self.query_one("#filter", Input)
-        if not field.value:
-            field.remove_class("on")
+        field.display = bool(field.value)
         self.query_one(DataTable).focus()
 
     def action_sort(self) -> None:
@@ -316,13 +356,13 @@ class Top(App[None]):
             return
         left = len(node.children) - node.n_over
         below = f" and {left} below it" if left else ""
-        title = Text(f"cancel {self.board.view.row(id, 0).label}{below}?   y yes   n no")
+        title = f"cancel {self.board.view.row(id, 0).label}{below}?"
 
-        def go(key: str | None) -> None:
-            if key == "y":
+        def go(key: str) -> None:
+            if key == "y" and node.state not in OVER:
                 self.board.ask(wire.Cancel(runs=(id,), reason="a person pressed x"))
 
-        self.push_screen(Choose(title, "yn"), go)
+        self._decide(Decision(title, "", yes_or_no("Cancel", "cancels"), go))
 
     def action_message(self) -> None:
         id = self.chosen
@@ -343,20 +383,64 @@ class Top(App[None]):
         if not id:
             self.notify("nobody asks anything")
             return
-        question = next(iter(nodes[id].questions.values()))
-        title = Text(f"{self.board.view.row(id, 0).label} asks: {line(question.text, 2_000)}")
+        self.board.ask(wire.Questions(run=id), lambda done: self._asked(id, done["questions"]))
 
-        def decide(key: str | None) -> None:
-            if key:
-                allow, always = key in "yA", key == "A"
-                self.board.ask(wire.Answer(run=id, question=question.id, allow=allow, always=always))
+    def _asked(self, id: str, questions: list[dict[str, Any]]) -> None:
+        """Open the oldest question of a run; by now somebody else may have answered it."""
+        mine = [q for q in questions if q["run"] == id] or questions
+        if not mine:
+            self.notify("it asks nothing any more")
+        elif not isinstance(self.screen, ModalScreen):
+            self._decide(self._question(mine[0]), mine[0])
 
-        def reply(text: str | None) -> None:
+    def _question(self, q: dict[str, Any]) -> Decision:
+        run, question, who = q["run"], q["id"], one_line(q["label"], 40)
+        if q["kind"] == "budget":
+            title = f"{who} {words.short(run)} is at its limit:"
+            return Decision(title, q["text"], raising.choices(q), lambda key: self._raise(q, key))
+        if q["kind"] != "permission":
+            return Decision(
+                f"{who} asks:",
+                several_lines(q["text"]),
+                (),
+                lambda text: self.board.ask(wire.Answer(run=run, question=question, text=text)),
+            )
+
+        def decided(key: str) -> None:
+            if key == "t":
+                self.push_screen(Say(Text("why not?")), deny)
+            else:
+                allow, always = key in ("y", "A"), key == "A"
+                self.board.ask(wire.Answer(run=run, question=question, allow=allow, always=always))
+
+        def deny(text: str | None) -> None:
             if text is not None:
-                self.board.ask(wire.Answer(run=id, question=question.id, text=text))
+                self.board.ask(wire.Answer(run=run, question=question, allow=False, text=text))
 
-        if question.kind == "permission":
-            title.append("\ny once   A always in this run   n no   esc later", style="bold")
-            self.push_screen(Choose(title, "yAn"), decide)
-        else:
-            self.push_screen(Say(title), reply)
+        title = f"{who} {words.short(run)} wants to make this call{words.asked_price(q)}:"
+        return Decision(title, q["shown"], PERMISSION, decided)
+
+    def _raise(self, q: dict[str, Any], key: str) -> None:
+        if key != "t":
+            self.board.ask(raising.answer(q, key))
+            return
+
+        def go(text: str | None) -> None:
+            if text is not None and (want := raising.added(q, text)) is not None:
+                self.board.ask(want)
+            elif text is not None:
+                self.notify("that is no amount above zero; nothing was added")
+
+        self.push_screen(Say(Text(f"how much more ({q['limit']})?")), go)
+
+    def _decide(self, decision: Decision, question: dict[str, Any] | None = None) -> None:
+        def is_asked() -> bool:
+            if question is None or question["run"] not in self.board.view.nodes:
+                return True
+            return view.is_asked(self.board.view.nodes[question["run"]], question["id"])
+
+        def go(made: str | None) -> None:
+            if made is not None and made != LATER:
+                decision.go(made)
+
+        self.push_screen(Decide(decision, is_asked), go)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator
 
-from retinue.cli.phrases import line
+from retinue.core.display import one_line
 from retinue.core.values import Assistant, Call, Message, Result
 
 KEEP = 200
@@ -42,7 +42,7 @@ class Transcripts:
         lines = list(self._said.get(run, ()))
         _, writing = self._writing.get(run, (0, ""))
         if writing.strip():
-            parts = [said for part in writing.splitlines() if (said := line(part))][-MOST:]
+            parts = [said for part in writing.splitlines() if (said := one_line(part))][-MOST:]
             lines += [("writing", part + (" ▌" if n == len(parts) else "")) for n, part in enumerate(parts, 1)]
         return lines
 
@@ -56,13 +56,13 @@ def tell(message: Message, describe: Callable[[Call], str]) -> Iterator[tuple[st
     elif isinstance(message, Result):
         kind = "denied" if message.denied else "bad" if message.error else "result"
         sign = {"denied": "⊘", "bad": "✗"}.get(kind, "↳")
-        yield kind, f"  {sign} {line(message.text, RESULT)}"
+        yield kind, f"  {sign} {one_line(message.text, RESULT)}"
     else:
         yield from _lines("task" if message.kind == "task" else "mail", message.text)
 
 
 def _lines(kind: str, text: str) -> Iterator[tuple[str, str]]:
-    parts = [flat for part in text.splitlines() if (flat := line(part, 1_000))]
+    parts = [flat for part in text.splitlines() if (flat := one_line(part, 1_000))]
     for part in parts[:MOST]:
         yield kind, part
     if len(parts) > MOST:

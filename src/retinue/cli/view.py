@@ -11,6 +11,9 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from retinue.cli import phrases
+from retinue.cli.hiring import FanOuts
+from retinue.cli.rows import Row
+from retinue.core.display import one_line
 from retinue.core.events import (
     Answered,
     Asked,
@@ -29,51 +32,26 @@ from retinue.core.events import (
     Woke,
 )
 from retinue.core.orders import Spec
-from retinue.core.state import Asking, Ended, Question, Queued, Run, Stopping, Thinking, Waiting, Working, is_seated
-from retinue.core.values import NANOS_PER_USD, Call, ModelInfo, Value
+from retinue.core.state import (
+    Asking,
+    Ended,
+    Question,
+    Queued,
+    Run,
+    Short,
+    Stopping,
+    Thinking,
+    Waiting,
+    Working,
+    is_seated,
+)
+from retinue.core.values import NANOS_PER_USD, Call, ModelInfo
 
 OVER = ("completed", "incomplete", "failed", "timed_out", "cancelled", "interrupted")
 TAIL = 400
 """How much of what a model is writing is kept for the row."""
 FREE = ("offline/", "local/")
 """Models of these families cost nothing; of the others a price of nothing means that nobody knows it."""
-
-
-class Row(Value):
-    """One agent at work, as it is shown. `state` is of the vocabulary of all doors, `word` is that for people, `now`
-    says what it does. Amounts without `tree_` are its own; a cost of None is not known. Times are milliseconds."""
-
-    id: str
-    short: str
-    root: str
-    parent: str
-    depth: int
-    label: str
-    agent: str
-    model: str
-    state: str
-    word: str
-    glyph: str
-    now: str = ""
-    task: str = ""
-    started_at: int | None = None
-    elapsed_ms: int = 0
-    turn: int = 0
-    max_turns: int | None = None
-    context: int = 0
-    window: int = 0
-    tokens: int = 0
-    tree_tokens: int = 0
-    usd: float | None = 0.0
-    tree_usd: float | None = 0.0
-    silent_ms: int = 0
-    needs_you: bool = False
-    is_over: bool = False
-    error: str = ""
-    n_children: int = 0
-    n_over: int = 0
-    is_last: bool = True
-    questions: tuple[Question, ...] = ()
 
 
 @dataclass(slots=True)
@@ -90,7 +68,11 @@ class Node:
     attempt: int = 0
     replied: int = 0
     questions: dict[str, Question] = field(default_factory=dict)
+    asked_of: dict[str, str] = field(default_factory=dict)
+    """What is asked about its limits, by the runs that wait there."""
+    asks_at: str = ""
     trouble: str = ""
+    trouble_kind: str = ""
     retry_at: int | None = None
     tries: int = 0
     last_at: int = 0
@@ -102,6 +84,8 @@ class Node:
     nanos: int = 0
     tree_tokens: int = 0
     tree_nanos: int = 0
+    guess: tuple[int, int] = (0, 0)
+    tree_guess: tuple[int, int] = (0, 0)
     n_unpriced: int = 0
     is_unpriced: bool = False
     n_over: int = 0
@@ -127,6 +111,7 @@ class View:
         self._lanes: Counter[str] = Counter()
         self._models: dict[str, ModelInfo] = {}
         self._order: list[str] | None = None
+        self.fan_outs = FanOuts()
         self.version = 0
 
     def take(self, told: Spec | Entry | Run) -> None:
@@ -179,13 +164,13 @@ class View:
             parent=spec.parent if spec.parent in self.nodes else "",
             depth=spec.depth,
             label=phrases.label(spec),
-            agent=phrases.line(phrases.agent(spec.order.agent), 200),
-            model=phrases.line(run.model_used if run is not None and run.model_used else spec.model, 200),
+            agent=one_line(phrases.agent(spec.order.agent), 200),
+            model=one_line(run.model_used if run is not None and run.model_used else spec.model, 200),
             state=state,
             word=phrases.shown(state),
             glyph=phrases.glyph(state),
-            now=phrases.line(self._now(node, now)),
-            task=phrases.line(spec.order.task, 400),
+            now=one_line(self._now(node, now)),
+            task=one_line(spec.order.task, 400),
             started_at=began or None,
             elapsed_ms=max(0, last - began) if began and not (state == "queued" and node.started_at is None) else 0,
             turn=run.turn if run is not None else 0,
@@ -196,10 +181,13 @@ class View:
             tree_tokens=node.tree_tokens,
             usd=None if node.is_unpriced else node.nanos / NANOS_PER_USD,
             tree_usd=node.tree_nanos / NANOS_PER_USD if sure_tree else None,
+            estimated=node.guess[0],
+            tree_estimated=node.tree_guess[0],
+            tree_usd_estimated=node.tree_guess[1] / NANOS_PER_USD,
             silent_ms=max(0, now - node.last_at) if state == "running" and node.last_at else 0,
             needs_you=needs,
             is_over=is_over,
-            error=phrases.line(phrases.failure(ended, node.started_at)) if ended and ended.state != "completed" else "",
+            error=one_line(phrases.failure(ended, node.started_at)) if ended and ended.state != "completed" else "",
             n_children=len(node.children),
             n_over=node.n_over,
             is_last=node.parent is None or node.parent.children[-1] is node,
@@ -216,6 +204,7 @@ class View:
         else:
             self.tops.append(node)
         self.counts["queued"] += 1
+        self.fan_outs.add(spec)
         self._order = None
 
     def _step(self, entry: Entry) -> None:
@@ -236,7 +225,7 @@ class View:
                 node.is_taken_up = False
             case ModelFailed():
                 node.writing, node.tries = "", node.tries + 1
-                node.trouble = phrases.trouble(event.kind, event.message)
+                node.trouble, node.trouble_kind = phrases.trouble(event.kind, event.message), event.kind
                 node.retry_at = entry.at + event.after_ms if event.after_ms else None
             case ToolReturned() | Ordered() | Submitted():
                 node.last_call = node.calls.pop(event.index, "") or node.last_call
@@ -274,14 +263,28 @@ class View:
             node.questions = {q.call_id: q for q in state.calls.questions}
         elif isinstance(state, (Ended, Thinking, Stopping)):
             node.questions = {}
+        self._ask_at(node, state.account if isinstance(state, Short) and state.asks else "")
         if isinstance(state, Thinking):
             node.retry_at = state.retry_at if state.retry_at is not None else None
             node.trouble = (state.waits_for or node.trouble) if state.retry_at is not None else ""
+            node.trouble_kind = state.waits_kind or node.trouble_kind
             node.is_cancelling = False
         if isinstance(state, Ended):
             node.calls, node.writing = {}, ""
         self._spend(node, run)
         self._settle(node)
+
+    def _ask_at(self, node: Node, account: str) -> None:
+        """A run waits at the limit of another, or of its own: there it is that somebody is asked."""
+        id = node.spec.id
+        for owner in (self.nodes.get(node.asks_at), self.nodes.get(account)):
+            if owner is not None and owner.spec.id != account:
+                owner.asked_of.pop(id, None)
+            elif owner is not None and node.run is not None and isinstance(node.run.state, Short):
+                owner.asked_of[id] = node.run.state.asks
+            if owner is not None and owner is not node:
+                self._settle(owner)
+        node.asks_at = account
 
     def _spend(self, node: Node, run: Run) -> None:
         tokens, nanos = run.usage.tokens - node.tokens, run.usage.nanos - node.nanos
@@ -291,12 +294,15 @@ class View:
         change = int(unpriced) - int(node.is_unpriced)
         node.is_unpriced = unpriced
         node.tokens, node.nanos = run.usage.tokens, run.usage.nanos
-        if not (tokens or nanos or change):
+        before, node.guess = node.guess, (run.usage.estimated, run.usage.nanos_estimated)
+        more = (node.guess[0] - before[0], node.guess[1] - before[1])
+        if not (tokens or nanos or change or any(more)):
             return
         above: Node | None = node
         while above is not None:
             above.tree_tokens += tokens
             above.tree_nanos += nanos
+            above.tree_guess = (above.tree_guess[0] + more[0], above.tree_guess[1] + more[1])
             above.n_unpriced += change
             above = above.parent
 
@@ -329,7 +335,8 @@ class View:
             case _:
                 pass
         if node.state == "needs_input":
-            return "asks: " + next(iter(node.questions.values())).text
+            asked = [q.text for q in node.questions.values()] or list(node.asked_of.values())
+            return "asks: " + asked[0]
         if node.state == "cancelling":
             left = len(node.children) - node.n_over
             return f"stops {left} below" if left else "stops"
@@ -339,12 +346,16 @@ class View:
 
     def _doing(self, node: Node, now: int) -> str:
         if node.trouble:
-            return phrases.waiting_for_provider(node.trouble, node.retry_at, now, node.tries)
+            return phrases.waiting_for_provider(node.trouble_kind, node.trouble, node.retry_at, now, node.tries)
         if node.questions:
             return "asks its parent: " + next(iter(node.questions.values())).text
         if node.run is not None and isinstance(node.run.state, Waiting):
             n = max(len(node.children), node.run.n_children)
             return f"{node.n_over} of {n} children done" if n > 1 else "waits for its child" if n else "waits for mail"
+        if node.run is not None and isinstance(node.run.state, Short):
+            owner = self.nodes.get(node.asks_at)
+            who = phrases.label(owner.spec) if owner is not None else "its tree"
+            return f"waits at the limit of {who}" if node.asks_at else "waits for budget that others hold"
         calls, last = node.calls, node.last_call
         # A call that was refused has no step of its own: the next attempt says that it is closed.
         if node.run is not None and isinstance(node.run.state, Thinking) and node.run.state.attempt > node.replied:
@@ -375,9 +386,16 @@ def _state(node: Node) -> str:
         return "cancelling"
     if node.questions and node.spec.order.questions != "deny":
         return "needs_input"
+    if node.asked_of:
+        return "needs_input"
     if isinstance(run.state, Asking):
         return "waiting" if node.questions else "running"
     return phrases.STATES[type(run.state).__name__]
+
+
+def is_asked(node: Node, question: str) -> bool:
+    """Whether a run may still ask this, as far as it is known here."""
+    return bool(node.asked_of) or any(q.id in ("", question) for q in node.questions.values())
 
 
 def _walk(top: Node) -> Iterator[Node]:

@@ -16,8 +16,11 @@ from typing import Any
 
 import msgspec
 
-from retinue.cli import exits, wire
+from retinue.cli import exits, parked, wire, words
 from retinue.cli.client import Client, as_error
+from retinue.cli.facts import limit_of, more_of, waits_for, waits_kind
+from retinue.core.state import account_refusal
+from retinue.store.base import Row
 
 LOOK_SECONDS = 2.0
 """After so long without news the host is asked whether something is wrong."""
@@ -31,11 +34,12 @@ class Notice:
 
 
 class Left(Exception):
-    """The person does not want to wait any longer. `code` is the exit code."""
+    """Nobody waits any longer: the person does not want to, or (`why`) it would be for nothing. `code` is the exit
+    code."""
 
-    def __init__(self, code: int) -> None:
+    def __init__(self, code: int, why: str = "") -> None:
         super().__init__(code)
-        self.code = code
+        self.code, self.why = code, why
 
 
 class Signals:
@@ -82,7 +86,8 @@ Thing = wire.Item | wire.Final | Notice
 
 @dataclass
 class Watching:
-    """One run that is watched through a connection. `is_ours`: Ctrl-C cancels it, instead of only leaving it."""
+    """One run that is watched through a connection. `is_ours`: Ctrl-C cancels it, instead of only leaving it. `waits`:
+    somebody will answer what is asked about a limit; else it is left when nothing but that could go on."""
 
     client: Client
     run: str
@@ -90,12 +95,17 @@ class Watching:
     is_ours: bool = True
     deltas: bool = False
     after: int = 0
+    waits: bool = True
     final: wire.Final | None = None
     presses: list[int] = field(default_factory=list)
     listen: Callable[[wire.Item], object] | None = None
+    _replies: dict[int, Callable[[Any], None]] = field(default_factory=dict)
     _number: int = 0
     _looking: int = 0
     _trouble: str = ""
+    _rows: dict[str, Row] = field(default_factory=dict)
+    _begun: set[str] = field(default_factory=set)
+    _is_news: bool = False
 
     def next(self, timeout_seconds: float | None = None, also: Callable[[], int] | None = None) -> Thing | None:
         """The next thing, or None when the time is over or `also` (a file's number) can be read. The `Final` is last;
@@ -104,6 +114,7 @@ class Watching:
             self._number = self.client.begin(wire.Watch(run=self.run, after=self.after, deltas=self.deltas))
         while True:
             if not self.client.has_line():
+                self._leave_parked()
                 files: list[Any] = [self.client, self.signals, *([also()] if also is not None else [])]
                 ready, _, _ = select.select(files, [], [], LOOK_SECONDS if timeout_seconds is None else timeout_seconds)
                 if self.signals in ready:
@@ -123,7 +134,11 @@ class Watching:
             if told.error is not None:
                 if told.id in (self._number, 0):
                     raise as_error(told.error)
+                self._replies.pop(told.id, None)
                 return Notice(told.error.message)
+            if told.id in self._replies:
+                self._replies.pop(told.id)(told.done)
+                return None
             if told.id != self._number:
                 continue
             if told.is_last:
@@ -138,6 +153,26 @@ class Watching:
             self.listen(item)
         if isinstance(item, wire.Stepped):
             self.after = item.seq
+        if isinstance(item, wire.Begun):
+            self._begun.add(item.spec.id)
+        if isinstance(item, wire.Stood):
+            self._rows[item.row.spec.id] = item.row
+            self._is_news = True
+
+    def _leave_parked(self) -> None:
+        """Nobody waits for what will not move by itself. This is looked at when everything that came was shown."""
+        if not self._is_news:
+            return
+        self._is_news, rows = False, self._rows.values()
+        if (row := parked.refused(rows)) is not None:
+            kind, told = account_refusal(row.run), waits_for(row)
+            raise Left(exits.NO_PROVIDER, parked.advice(kind, told, row.spec.model, words.short(self.run)))
+        if self.waits or self._begun - self._rows.keys():
+            return
+        if (row := parked.at_limit(rows)) is not None:
+            about = words.short(limit_of(row))
+            told = parked.advice(waits_kind(row), waits_for(row), row.spec.model, about, more_of(row))
+            raise Left(exits.NEEDS_INPUT, f"it asks: {told}")
 
     def _look(self) -> None:
         if not self._looking:
@@ -162,6 +197,10 @@ class Watching:
 
     def send(self, run: str, text: str, *, steer: bool = False) -> None:
         self.client.begin(wire.Send(run=run, text=text, steer=steer))
+
+    def ask(self, want: wire.AnyWant, then: Callable[[Any], None]) -> None:
+        """Ask the host for something, and go on with what it says while the run is watched."""
+        self._replies[self.client.begin(want)] = then
 
     def answer(self, run: str, **fields: Any) -> None:
         self.client.begin(wire.Answer(run=run, **fields))

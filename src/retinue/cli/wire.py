@@ -11,10 +11,11 @@ from typing import Any, Literal
 import msgspec
 
 from retinue.cli.plan import Plan
+from retinue.core import values
+from retinue.core.accounts import Account
 from retinue.core.events import Entry
-from retinue.core.ledger import Account
 from retinue.core.orders import Spec
-from retinue.core.values import Budget, Message, Value
+from retinue.core.values import Message, Value
 from retinue.store.base import Row
 
 VERSION = 1
@@ -22,12 +23,15 @@ LINE_LIMIT = 32 << 20
 
 
 class Greeting(Value):
-    """From the command: what it speaks, and the part of its environment that models need. Never stored, never
-    logged."""
+    """From the command: what it speaks, what the host has put into a file that only its own user can read (`key`),
+    the part of its environment that models need, and all secrets in its environment (`hidden`), so that the host can
+    keep them out of what it writes. Never stored, never logged."""
 
     hello: int = VERSION
     retinue: str = ""
+    key: str = ""
     env: dict[str, str] = msgspec.field(default_factory=dict)
+    hidden: dict[str, str] = msgspec.field(default_factory=dict)
 
 
 class Welcome(Value):
@@ -45,7 +49,8 @@ class Terms(Value):
 
     label: str = ""
     cwd: str = ""
-    budget: Budget = Budget()
+    budget: values.Budget = values.Budget()
+    on_limit: Literal["", "land", "ask", "stop"] = ""
     timeout_seconds: float | None = None
     max_turns: int | None = None
     mode: str = ""
@@ -105,13 +110,28 @@ class Cancel(Want):
 
 
 class Answer(Want):
-    """An answer to the oldest open question of a run and those below it, or to the one named."""
+    """An answer to the question named, or to the only one of a run and those below it."""
 
     run: str
     text: str = ""
     question: str = ""
     allow: bool | None = None
     always: bool = False
+    by: str = ""
+
+
+class Budget(Want):
+    """Raise the limits of a run, or change what happens at them; with a `question`, only as the answer to that. Without
+    any of it, only look."""
+
+    run: str
+    tokens: int = 0
+    usd: float = 0.0
+    turns: int = 0
+    calls: int = 0
+    seconds: float = 0.0
+    on_limit: Literal["", "land", "ask", "stop"] = ""
+    question: str = ""
     by: str = ""
 
 
@@ -157,6 +177,10 @@ class Backup(Want):
     path: str
 
 
+class Compact(Want):
+    pass
+
+
 class Status(Want):
     pass
 
@@ -173,6 +197,7 @@ AnyWant = (
     | Send
     | Cancel
     | Answer
+    | Budget
     | Questions
     | Explain
     | Servers
@@ -180,6 +205,7 @@ AnyWant = (
     | Forget
     | Redeliver
     | Backup
+    | Compact
     | Status
     | Stop
 )
@@ -238,6 +264,13 @@ class Said(Value, tag="said", tag_field="is"):
 Item = Begun | Stepped | Heard | Stood | Said
 
 
+class Compacting(Value):
+    """How far a compaction is, in pages."""
+
+    done: int
+    total: int
+
+
 class Final(Value):
     """A tree at its end: the run first, then those below it, parents before children. `priced`: whether the price of
     every model in it is known."""
@@ -249,10 +282,11 @@ class Final(Value):
 
 
 class Told(Value):
-    """From the host, about request `id`: an item, the last word, or an error."""
+    """From the host, about request `id`: an item, how far it is, the last word, or an error."""
 
     id: int
     item: Item | None = None
+    progress: Compacting | None = None
     done: Any = None
     is_last: bool = False
     error: Trouble | None = None

@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from retinue.core.money import bound, money
+
+__all__ = [
+    "ENDS", "FAILURES", "agent", "bound", "count", "glyph", "money", "seconds", "short", "shown", "span", "state",
+    "tokens", "wanted",
+]  # fmt: skip
 
 STATES = {
     "queued": "queued",
     "thinking": "running",
+    "short": "waiting",
     "working": "running",
     "waiting": "waiting",
     "asking": "needs_input",
@@ -70,11 +79,58 @@ def count(n: float) -> str:
     return f"{n / 1_000_000:.1f}M"
 
 
-def money(usd: float | None) -> str:
-    """Dollars; None is a price that nobody knows, which is not nothing."""
-    if usd is None:
-        return "n/a"
-    return f"${usd:.2f}" if usd == 0 or usd >= 0.005 else f"${usd:.4f}"
+def tokens(n: int, *, is_bound: bool = False, is_short: bool = False) -> str:
+    """So many tokens, marked when it is only known that they are not more; in six characters if need be."""
+    if is_bound and is_short and n > 99_900:
+        return f"≤{-(-n // 1_000)}k" if n <= 999_000 else f"≤{-(-n // 1_000_000)}M"
+    if is_bound and n >= 1_000:
+        step = 100 if n <= 999_900 else 100_000
+        n = -(-n // step) * step
+    return bound(count(n), is_bound=is_bound, is_short=is_short)
+
+
+def price_tag(tag: Mapping[str, Any]) -> str:
+    """`5 forks of about 84.0k tokens: input about $0.42, $1.26 without the cache`; of an unknown price only tokens."""
+    n, usd, plain = max(1, tag["n"]), tag["usd"], tag["usd_without_cache"]
+    what = ("fork" if tag["is_fork"] else "sub-agent") + ("s" if n > 1 else "")
+    size = f"{n} {what} of about {count(tag['tokens'] / n)} tokens"
+    if not usd and not plain:
+        return size
+    text = f"{size}: input about {money(usd)}"
+    return text if money(usd) == money(plain) else f"{text}, {money(plain)} without the cache"
+
+
+def asked_price(question: Mapping[str, Any]) -> str:
+    """What a call that waits for a permission would cost, if it starts somebody: ` (5 forks of ...)`."""
+    tag = question.get("price_tag")
+    return f" ({price_tag(tag)})" if tag else ""
+
+
+def cache_json(figures: Mapping[str, Any]) -> dict[str, Any]:
+    """What prompt caches were expected to give, and gave: as it is told, of what is recorded. A price that nobody
+    knows is null."""
+    known = not figures.get("unpriced", 0)
+    return {
+        "expected_tokens": figures.get("expected", 0),
+        "read_tokens": figures.get("read", 0),
+        "written_tokens": figures.get("written", 0),
+        "expected_usd": figures.get("expected_nanos", 0) / 1e9 if known else None,
+        "saved_usd": figures.get("saved_nanos", 0) / 1e9 if known else None,
+    }
+
+
+def cache(use: Mapping[str, Any]) -> str:
+    """`79.2k tokens read of 84.0k expected, about $0.21 saved of $0.23`; nothing where there was no cache."""
+    expected, read, written = use["expected_tokens"], use["read_tokens"], use["written_tokens"]
+    if not (expected or read or written):
+        return ""
+    saved, hoped = use["saved_usd"], use["expected_usd"]
+    text = f"{count(read)} tokens read of {count(expected)} expected"
+    if saved is None or not (saved or hoped):
+        return text
+    if saved < 0:
+        return f"{text}, about {money(-saved)} more than without it"
+    return f"{text}, about {money(saved)} saved" + (f" of {money(hoped)}" if hoped > 0 else "")
 
 
 def span(ms: float) -> str:
@@ -99,14 +155,3 @@ def seconds(text: str) -> float:
         raise ValueError(f"{text!r} is not a length of time: write 90, 45s, 10m, 1h30m or 2d")
     days, hours, minutes, secs, ms = (float(part or 0) for part in found.groups())
     return days * 86_400 + hours * 3_600 + minutes * 60 + secs + ms / 1000
-
-
-def line(text: str, width: int = 0) -> str:
-    """One line of a text, without anything that a terminal would obey, cut to `width`."""
-    flat = "".join(c if c.isprintable() else " " for c in " ".join(text.split()))
-    return flat if not width or len(flat) <= width else flat[: max(1, width - 1)] + "…"
-
-
-def safe(text: str) -> str:
-    """A text without terminal controls; newlines and tabs stay."""
-    return "".join(c if c.isprintable() or c in "\n\t" else "\N{REPLACEMENT CHARACTER}" for c in text)

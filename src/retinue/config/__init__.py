@@ -12,6 +12,7 @@ from retinue.core.values import Value
 
 if TYPE_CHECKING:
     from retinue.models.catalog import Catalog
+    from retinue.sandbox.private import Private
 
 
 class Config(Value):
@@ -24,9 +25,16 @@ class Config(Value):
 
 def environment_secrets() -> dict[str, str]:
     """The secret values of the environment by their names: what must not be written down anywhere."""
-    from retinue.core.secrets import secrets_of
+    from retinue.core.secret_values import secrets_of
 
     return secrets_of(os.environ)
+
+
+def own_places(store: str = "") -> Private:
+    """What belongs to Retinue itself on this machine, and is shown to no model."""
+    from retinue.config.folders import private_places
+
+    return private_places(os.environ, store)
 
 
 def environment_catalog() -> Catalog:

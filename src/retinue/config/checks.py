@@ -9,6 +9,8 @@ import re
 from typing import Any
 from urllib.parse import urlsplit
 
+import msgspec
+
 from retinue.config.problems import looks_secret, near, shown
 from retinue.core.permits import read_rule
 from retinue.core.values import MODES
@@ -113,6 +115,36 @@ def duration(value: float | str) -> float:
     if not 0 < value < math.inf:
         raise ValueError("a length of time must be more than 0 and finite")
     return float(value)
+
+
+def terms(entry: dict[str, Any]) -> dict[str, Any]:
+    """How fast a provider is called: `models.terms.Terms`."""
+    from retinue.models.terms import Terms
+
+    return _fields(entry, Terms)
+
+
+def price(entry: dict[str, Any]) -> dict[str, Any]:
+    """What a model costs: `models.prices.Price`."""
+    from retinue.models.prices import Price
+
+    return _fields(entry, Price)
+
+
+def _fields(entry: dict[str, Any], kind: type[msgspec.Struct]) -> dict[str, Any]:
+    from retinue.errors import ConfigError
+
+    for name in entry:
+        if name not in kind.__struct_fields__:
+            there = ", ".join(kind.__struct_fields__)
+            raise ValueError(f"there is no {shown(name)!r} here.{near(name, kind.__struct_fields__)} There is: {there}")
+    try:
+        msgspec.convert(entry, kind)
+    except msgspec.ValidationError as error:
+        raise ValueError(shown(str(error), 200)) from None
+    except ConfigError as error:
+        raise ValueError(str(error)) from None
+    return entry
 
 
 def server(entry: dict[str, Any]) -> dict[str, Any]:

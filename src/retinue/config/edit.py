@@ -5,7 +5,6 @@ tried and read back; when none leaves everything else as it was, the file is lef
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import stat
 import tomllib
@@ -17,6 +16,7 @@ from retinue.config.layers import Kind, read_layer
 from retinue.config.problems import ConfigProblems
 from retinue.config.toml_places import Places, Spot, dotted, quoted
 from retinue.errors import ConfigError
+from retinue.sandbox.regular import lock
 
 BOM = b"\xef\xbb\xbf"
 
@@ -145,7 +145,7 @@ def _make_folder(folder: str) -> None:
 def _locked(folder: str) -> Iterator[None]:
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        fcntl.flock(fd, fcntl.LOCK_EX)
+        lock(fd)
         yield
     finally:
         os.close(fd)
@@ -160,7 +160,7 @@ def _replace(path: str, data: bytes) -> None:
 def write_whole(path: str, data: bytes, mode: int) -> None:
     """Replace a file in one step; when that fails, the old one is still there and nothing else is."""
     part = f"{path}.part-{os.getpid()}"
-    fd = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
+    fd = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, mode)
     try:
         with os.fdopen(fd, "wb") as file:
             file.write(data)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import errno
-import os
 import re
-import stat
 import tomllib
 from typing import Any
 
 from retinue.config.problems import MOST_PROBLEMS, ConfigProblems, Problem, problem, shown
 from retinue.config.toml_places import Path, Places, dotted
+from retinue.sandbox.regular import drain, open_regular
 
 MOST_BYTES = 1 << 18
 MOST_PARTS = 100
@@ -26,38 +25,23 @@ def fail(where: str, message: str, line: int = 0, column: int = 0) -> ConfigProb
 def read_bytes(path: str) -> bytes:
     """A regular file of at most 256 KiB. Anything else is a `ConfigProblems` of one sentence."""
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        data = drain(open_regular(path), MOST_BYTES)
     except FileNotFoundError:
         raise fail(path, f"there is no configuration file {path}") from None
-    except (OSError, ValueError) as error:
+    except IsADirectoryError:
+        raise fail(path, "this is a directory; a configuration is a file") from None
+    except OSError as error:
         raise fail(path, _unreadable(error)) from None
-    with os.fdopen(fd, "rb", closefd=True) if not _is_folder(fd) else _refuse(fd, path) as file:
-        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise fail(path, "this is not a regular file; a configuration is")
-        try:
-            data = file.read(MOST_BYTES + 1)
-        except OSError as error:
-            raise fail(path, _unreadable(error)) from None
     if len(data) > MOST_BYTES:
         raise fail(
             path, f"this is longer than {MOST_BYTES >> 10} KiB, which no configuration is; nothing of it was read"
         )
-    return bytes(data)
+    return data
 
 
-def _is_folder(fd: int) -> bool:
-    return stat.S_ISDIR(os.fstat(fd).st_mode)
-
-
-def _refuse(fd: int, path: str) -> Any:
-    os.close(fd)
-    raise fail(path, "this is a directory; a configuration is a file")
-
-
-def _unreadable(error: OSError | ValueError) -> str:
-    why = error.strerror if isinstance(error, OSError) else str(error)
-    advice = "check its rights" if isinstance(error, OSError) and error.errno == errno.EACCES else "check its name"
-    return f"this cannot be read ({why}): {advice}"
+def _unreadable(error: OSError) -> str:
+    advice = "check its rights" if error.errno == errno.EACCES else "check its name"
+    return f"this cannot be read ({error.strerror}): {advice}"
 
 
 def decode(data: bytes, path: str) -> str:

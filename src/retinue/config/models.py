@@ -1,12 +1,15 @@
 """What the configuration says about models, in the form that a catalog takes: an environment with keys and addresses,
-aliases, and what may be used of each provider.
+aliases, what may be used of each provider, what models cost, and how fast providers are called.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import msgspec
+
+from retinue.config import checks
 from retinue.config.problems import shown
 from retinue.config.schema import Models
 from retinue.errors import ConfigError
@@ -15,14 +18,19 @@ from retinue.models.providers import LOCAL, PROVIDERS, provider_name
 if TYPE_CHECKING:
     from retinue.models.catalog import Catalog
 
+PRICES, TERMS = "RETINUE_MODEL_PRICES", "RETINUE_PROVIDER_TERMS"
+Entries = Mapping[str, Mapping[str, Any]]
+
 
 def check_entry(path: tuple[str, ...]) -> str:
     """The name of an entry as it is used: providers by their own names. `ValueError` for one that means nothing."""
     section, name = tuple(path[:-1]), path[-1]
-    kind = section[-1] if section[:1] == ("models",) else ""
+    kind = section[-1] if section[:1] in (("models",), ("providers",)) else ""
     if not name.strip() or not name.isprintable() or len(name) > 200:
         raise ValueError("a name must be printable, and there must be one")
-    if kind in ("allow", "urls", "keys"):
+    if kind == "prices":
+        return checks.model(name)
+    if kind in ("allow", "urls", "keys", "providers"):
         try:
             provider = provider_name(name)
         except ConfigError as error:
@@ -30,6 +38,8 @@ def check_entry(path: tuple[str, ...]) -> str:
         if kind == "urls" and (provider == LOCAL or not PROVIDERS[provider].urls):
             with_address = ", ".join(p.name for p in PROVIDERS.values() if p.urls)
             raise ValueError(f"the address of {provider} cannot be changed; it can for {with_address}")
+        if kind == "providers" and provider == LOCAL:
+            raise ValueError("what runs in this process is not called over a network: it has no terms")
         if kind == "keys" and (provider == LOCAL or not PROVIDERS[provider].keys):
             raise ValueError(f"{provider} needs no key")
         return provider
@@ -61,13 +71,41 @@ def model_names(models: Models) -> dict[str, str]:
     return {**models.aliases, **{name: " | ".join(chain) for name, chain in models.fallbacks.items() if chain}}
 
 
-def catalog_of(models: Models, environ: Mapping[str, str]) -> Catalog:
-    """A catalog as it is configured."""
+def catalog_of(models: Models, environ: Mapping[str, str], providers: Entries | None = None) -> Catalog:
+    """A catalog as it is configured; `providers` is the section of that name."""
     from retinue.models.catalog import Catalog
 
     return Catalog(
-        model_environment(models, environ), aliases=model_names(models), allow=models.allow, offered=models.offered
+        model_environment(models, environ),
+        aliases=model_names(models),
+        allow=models.allow,
+        offered=models.offered,
+        **declared({PRICES: _encode(models.prices), TERMS: _encode(providers or {})}),
     )
+
+
+def declarations(models: Models, providers: Entries) -> dict[str, str]:
+    """Prices and terms as variables, for the process that keeps the runs. It knows no aliases: they are resolved."""
+    prices = {resolved(name, models): price for name, price in models.prices.items()}
+    return {name: _encode(told) for name, told in ((PRICES, prices), (TERMS, providers)) if told}
+
+
+def declared(environ: Mapping[str, str]) -> dict[str, Any]:
+    """What a catalog takes of such variables: `prices` and `terms`."""
+    from retinue.models.prices import Price
+    from retinue.models.terms import Terms
+
+    try:
+        return {
+            "prices": msgspec.json.decode(environ.get(PRICES) or "{}", type=dict[str, Price]),
+            "terms": msgspec.json.decode(environ.get(TERMS) or "{}", type=dict[str, Terms]),
+        }
+    except msgspec.MsgspecError as error:
+        raise ConfigError(f"{PRICES} or {TERMS} is not what a configuration makes of it: {error}") from None
+
+
+def _encode(entries: Entries) -> str:
+    return msgspec.json.encode(entries).decode()
 
 
 def resolved(name: str, models: Models) -> str:

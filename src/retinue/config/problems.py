@@ -8,6 +8,7 @@ import difflib
 import re
 from collections.abc import Iterable
 
+from retinue.core.display import one_line
 from retinue.core.values import Value
 from retinue.errors import ConfigError
 
@@ -66,6 +67,4 @@ def unknown(word: str, known: Iterable[str], what: str) -> str:
 
 def shown(text: str, most: int = 80) -> str:
     """A word of a file in a message: one line, nothing that a terminal would obey."""
-    flat = _SECRET.sub("(a key)", text)
-    flat = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in flat)
-    return flat if len(flat) <= most else flat[: most - 1] + "…"
+    return one_line(_SECRET.sub("(a key)", text), most)

@@ -50,6 +50,15 @@ class Models(Value):
         dict[str, str],
         About("names of the variables that hold a provider's key; never the key itself", check=checks.variable),
     ] = _NONE
+    prices: Annotated[
+        dict[str, dict[str, Any]],
+        About(
+            "what models cost (`provider:model`, a pattern of it, or an alias), in dollars for a million tokens: "
+            "`input`, `output`, `cache_read`, `cache_write`",
+            scope="user",
+            check=checks.price,
+        ),
+    ] = _NONE
     probe: Annotated[bool, About("look for local servers when no provider has a key", variable="RETINUE_PROBE")] = True
 
 
@@ -85,6 +94,10 @@ class Bounds(Value):
     max_tokens: Annotated[
         Annotated[int, Meta(ge=0, le=1 << 53)] | None, About("tokens of a whole tree", flag="--max-tokens")
     ] = None
+    on_limit: Annotated[
+        Literal["land", "ask", "stop"],
+        About("at a limit of dollars or tokens: a last turn, a question, or the end", flag="--on-limit"),
+    ] = "land"
     max_turns: Annotated[
         Annotated[int, Meta(ge=1, le=1_000_000)] | None, About("turns of a run", flag="--max-turns")
     ] = None
@@ -135,6 +148,19 @@ class Store(Value):
     path: Annotated[str, About("the store's file; left out, that of the project", flag="--store", scope="user")] = ""
 
 
+class Retention(Value):
+    """What is kept of runs that have ended (docs/store.md). Left out, everything is."""
+
+    age: Annotated[float | str | None, About("how long: seconds, or 12h, 30d", check=checks.duration, scope="user")] = (
+        None
+    )
+    count: Annotated[Annotated[int, Meta(ge=0, le=1 << 53)] | None, About("how many, the newest", scope="user")] = None
+    size_mb: Annotated[
+        Annotated[int, Meta(ge=0, le=1 << 40)] | None,
+        About("how many MiB the store may take before the oldest are deleted", scope="user"),
+    ] = None
+
+
 class Output(Value):
     """How things are shown."""
 
@@ -163,6 +189,15 @@ class Configuration(Value):
     names for them) are in `profiles` and `families`."""
 
     models: Models = Models()
+    providers: Annotated[
+        dict[str, dict[str, Any]],
+        About(
+            "how fast a provider is called, for each account and model: `max_concurrent`, `start_concurrent`, "
+            "`requests_per_minute`, `tokens_per_minute`, `cache_tokens`, `second_usd`",
+            scope="user",
+            check=checks.terms,
+        ),
+    ] = _NONE
     permissions: Permissions = Permissions()
     limits: Bounds = Bounds()
     sandbox: Sandbox = Sandbox()
@@ -173,6 +208,7 @@ class Configuration(Value):
     ] = _NONE
     agents: Agents = Agents()
     store: Store = Store()
+    retention: Retention = Retention()
     output: Output = Output()
     host: Host = Host()
     profiles: Annotated[Names | None, About("families by their names or their profiles'", flag="--family")] = None

@@ -6,26 +6,30 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import hashlib
 import os
 import stat
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import Literal
 
 import msgspec
 
 from retinue.config.edit import write_whole
+from retinue.core.display import one_line
 from retinue.core.values import Value
 from retinue.errors import ConfigError
+from retinue.sandbox.regular import drain, lock, open_regular
 
 VERSION = 1
 MOST_FILES = 5_000
-MOST_BYTES = 8 << 20
+MOST_BYTES, MOST_TOTAL = 8 << 20, 256 << 20
 MOST_BOOK = 64 << 20
 MOST_FOLDERS = 100_000
 MOST_DEPTH = 32
+MOST_WAYS = 8
 
 FOLDERS = (
     ".retinue",
@@ -100,18 +104,23 @@ class Standing(Value):
 
     def why(self) -> str:
         """What has to be done, in a sentence; "" when it is trusted or there is nothing to trust."""
+        todo = "run `retinue trust` to use them" if self.state == "new" else "run `retinue trust` again"
+        return f"{problem}: {todo}" if (problem := self.problem()) else ""
+
+    def problem(self) -> str:
+        """Why the project is not trusted; "" when it is, or there is nothing to trust."""
         if self.state in ("trusted", "empty"):
             return ""
         if self.state == "new":
-            return f"the files of this project are not trusted ({_some(self.files)}): run `retinue trust` to use them"
+            return f"the files of this project are not trusted ({_some(self.files or self.refused)})"
         told = [("changed", self.changed), ("new", self.added), ("gone", self.removed)]
         parts = [f"{word}: {_some(names)}" for word, names in told if names]
-        return f"this project has changed since it was trusted ({'; '.join(parts)}): run `retinue trust` again"
+        return f"this project has changed since it was trusted ({'; '.join(parts)})"
 
 
 def _some(names: Iterable[str], most: int = 3) -> str:
     listed = sorted(names)
-    shown = ["".join(c if c.isprintable() else "?" for c in name)[:120] for name in listed[:most]]
+    shown = [one_line(name, 120) for name in listed[:most]]
     return ", ".join(shown) + (f" and {len(listed) - most} more" if len(listed) > most else "")
 
 
@@ -164,20 +173,19 @@ class Trust:
 
     def _read(self) -> _Book:
         try:
-            fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+            fd = open_regular(self.path)
         except FileNotFoundError:
             return _Book(VERSION)
         except OSError as error:
             raise self._damaged(error.strerror or str(error)) from None
         try:
             found = os.fstat(fd)
-            if not stat.S_ISREG(found.st_mode):
-                raise self._damaged("it is not a regular file")
             if found.st_uid not in (os.getuid(), 0) or stat.S_IMODE(found.st_mode) & 0o022:
                 raise self._damaged("others may write it")
-            data = _drained(fd, MOST_BOOK)
-        finally:
+        except BaseException:
             os.close(fd)
+            raise
+        data = drain(fd, MOST_BOOK)
         try:
             book = msgspec.json.decode(data, type=_Book)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
@@ -200,7 +208,7 @@ class Trust:
             os.makedirs(folder, 0o700, exist_ok=True)
         fd = os.open(self.path + ".lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         try:
-            fcntl.flock(fd, fcntl.LOCK_EX)
+            lock(fd)
             book = self._read()
             yield book
             write_whole(self.path, msgspec.json.format(msgspec.json.encode(book, order="sorted")) + b"\n", 0o600)
@@ -282,21 +290,31 @@ def collect(root: str, folders: Iterable[str], *, is_read: bool = True) -> tuple
     """The hashes of all files that count in these folders, and those that cannot be trusted with the reason."""
     files: dict[str, str] = {}
     refused: dict[str, str] = {}
+    entered, n_bytes = Counter[str](), 0
     for folder in folders:
-        for path in _counting(folder, root):
+        for path in _counting(folder, root, entered):
             name = _relative(path, root)
             try:
-                files[name] = hashlib.sha256(_content(path, root)).hexdigest() if is_read else ""
+                data = _content(path, root) if is_read else b""
+                files[name] = hashlib.sha256(data).hexdigest() if is_read else ""
+                n_bytes += len(data)
             except OSError as error:
                 refused[name] = error.strerror or str(error)
             if len(files) + len(refused) > MOST_FILES:
-                raise ConfigError(
-                    f"{root} has more than {MOST_FILES} files that would have to be trusted; that is refused"
-                )
+                raise _too_many(root, f"{MOST_FILES} files")
+            if n_bytes > MOST_TOTAL:
+                raise _too_many(root, f"{MOST_TOTAL >> 20} MiB")
     return files, refused
 
 
-def _counting(folder: str, root: str) -> Iterator[str]:
+def _too_many(root: str, what: str) -> ConfigError:
+    return ConfigError(
+        f"{root} has more than {what} that would have to be trusted; that is refused. Look at what is in "
+        f"{', '.join(name for name in FOLDERS if os.path.isdir(os.path.join(root, name))) or 'its folders'}."
+    )
+
+
+def _counting(folder: str, root: str, entered: Counter[str]) -> Iterator[str]:
     for name in FILES:
         path = os.path.join(folder, name)
         if os.path.lexists(path) and not os.path.isdir(path):
@@ -304,29 +322,33 @@ def _counting(folder: str, root: str) -> Iterator[str]:
     for name in FOLDERS:
         path = os.path.join(folder, name)
         if os.path.isdir(path):
-            yield from _below(path, root, (), name)
+            yield from _below(path, root, (), entered, name)
 
 
-def _below(folder: str, root: str, way: tuple[str, ...], top: str = "") -> Iterator[str]:
+def _below(folder: str, root: str, way: tuple[str, ...], entered: Counter[str], top: str = "") -> Iterator[str]:
     """Everything in a folder. A link to a folder is followed where it stays in the project: a loader might. One that
-    leads back, or very deep, is as a file that cannot be trusted."""
+    leads back, very deep, or to where many others lead (`entered`: by links, a few folders can be very many) is as a
+    file that cannot be trusted."""
     real = os.path.realpath(folder)
-    if real in way or len(way) > MOST_DEPTH:
+    if real in way or len(way) > MOST_DEPTH or (real != folder and entered[real] >= MOST_WAYS):
         yield folder
         return
+    entered[real] += 1
+    if len(entered) > MOST_FILES:
+        raise _too_many(root, f"{MOST_FILES} folders")
     if real != root and not real.startswith(root.rstrip("/") + "/"):
         yield folder  # as a file that cannot be read, and so not be trusted
         return
     try:
         with os.scandir(folder) as found:
-            entries = sorted(found, key=lambda e: e.name)
+            entries = sorted(islice(found, MOST_FILES + 1), key=lambda e: e.name)
     except OSError:
         yield folder
         return
     for entry in entries:
-        if entry.is_dir():
+        if os.path.isdir(entry.path):
             if f"{top}/{entry.name}" not in SKIPPED:
-                yield from _below(entry.path, root, (*way, real))
+                yield from _below(entry.path, root, (*way, real), entered)
         else:
             yield entry.path
 
@@ -336,21 +358,7 @@ def _content(path: str, root: str) -> bytes:
     real = os.path.realpath(path)
     if not real.startswith(root.rstrip("/") + "/"):
         raise OSError(errno.EXDEV, "it leads out of the project")
-    fd = os.open(real, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW)
-    try:
-        if not stat.S_ISREG(os.fstat(fd).st_mode):
-            raise OSError(errno.EINVAL, "it is not a regular file")
-        data = _drained(fd, MOST_BYTES)
-        if len(data) > MOST_BYTES:
-            raise OSError(errno.EFBIG, f"it is longer than {MOST_BYTES >> 20} MiB")
-        return data
-    finally:
-        os.close(fd)
-
-
-def _drained(fd: int, most: int) -> bytes:
-    """Up to `most` bytes and one more."""
-    data = bytearray()
-    while len(data) <= most and (piece := os.read(fd, min(1 << 20, most + 1 - len(data)))):
-        data += piece
-    return bytes(data)
+    data = drain(open_regular(real, follow=False), MOST_BYTES)
+    if len(data) > MOST_BYTES:
+        raise OSError(errno.EFBIG, f"it is longer than {MOST_BYTES >> 20} MiB")
+    return data

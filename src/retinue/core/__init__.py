@@ -1,5 +1,5 @@
 """The pure machine: values in, values out. No clock, no ids, no randomness, no input or output.
 
 Read `values` for the nouns, `events` and `effects` for the verbs, `state` for what a run can be, `run` for what happens
-next, `roster` for what runs share.
+next, `tree` for what runs share.
 """

@@ -22,10 +22,10 @@ def parse(text: str) -> dict[str, Any]:
         raise BadArguments(f"the arguments are {len(text)} characters long; at most {MAX_BYTES} are taken")
     if not text.strip():
         return {}
-    if text.count("[") + text.count("{") > MAX_DEPTH and _depth(text) > MAX_DEPTH:
+    if is_deep(text):
         raise BadArguments(f"the arguments are nested more than {MAX_DEPTH} deep")
     try:
-        value = json.loads(text, object_pairs_hook=_pairs, parse_constant=_constant, parse_float=_finite)
+        value = _decode(text)
     except (json.JSONDecodeError, RecursionError) as error:
         raise BadArguments(f"the arguments are not valid JSON: {error}") from None
     except ValueError as error:
@@ -35,6 +35,19 @@ def parse(text: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         return _not_object(value)
     return value if text.isascii() and "\\u" not in text else _clean(value)
+
+
+def is_deep(text: str) -> bool:
+    """Whether JSON is nested deeper than any tool takes; whoever goes through it may run out of stack."""
+    return text.count("[") + text.count("{") > MAX_DEPTH and _depth(text) > MAX_DEPTH
+
+
+def read(text: str) -> dict[str, Any] | None:
+    """The arguments for whoever only looks at a call, as its tool will get them; None when no tool will take them."""
+    try:
+        return parse(text)
+    except (BadArguments, RecursionError):
+        return None
 
 
 def _not_object(value: object) -> dict[str, Any]:
@@ -61,6 +74,9 @@ def _finite(text: str) -> float:
     if math.isinf(value):
         raise BadArguments(f"{text[:40]} is beyond all numbers")
     return value
+
+
+_decode = json.JSONDecoder(object_pairs_hook=_pairs, parse_constant=_constant, parse_float=_finite).decode
 
 
 def _depth(text: str) -> int:

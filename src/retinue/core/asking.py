@@ -9,7 +9,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from retinue.core import permits
-from retinue.core.calls import ONE_CALL, announce, close_call, let_rest, settle, start_tool
+from retinue.core.calls import ONE_CALL, announce, beyond_budget, close_call, let_rest, settle, start_tool
 from retinue.core.desk import Desk
 from retinue.core.events import Answered, Asked, Decided, Granted, Posted
 from retinue.core.kin import stale
@@ -29,7 +29,7 @@ def ask(run: Run, calls: Calls, event: Asked, d: Desk) -> Run:
     text = clip(event.question, TEXT)
     if d.order.questions == "deny":
         parent = d.spec.parent
-        if _is_waited_for(run, d) or cannot_write(d.roster, run.id, parent) is not None:
+        if _is_waited_for(run, d) or cannot_write(d.tree, run.id, parent) is not None:
             result = Result(call_id=event.call_id, name=event.name, text=NOBODY, error=True, denied=True)
             return close_call(run, d, calls, event.index, result)
         words = ASKS.format(label=d.order.label or d.order.agent, text=text, id=run.id)
@@ -44,7 +44,7 @@ def ask(run: Run, calls: Calls, event: Asked, d: Desk) -> Run:
 
 def _is_waited_for(run: Run, d: Desk) -> bool:
     """Whether nobody above could read a question before this very run has ended."""
-    parent = d.roster.runs.get(d.spec.parent)
+    parent = d.tree.runs.get(d.spec.parent)
     if parent is None or d.order.join != "none":
         return True
     calls = calls_of(parent)
@@ -79,21 +79,21 @@ def decide(run: Run, calls: Calls, event: Decided, d: Desk) -> Run:
     refusal = None
     if not event.allow:
         refusal = f"Denied by {event.by or 'the user'}." + (f" {event.reason}" if event.reason else "")
-    elif (why := gate(d.roster.ancestry(run.id), call.name, d.now)) is not None:
+    elif (why := gate(d.tree.ancestry(run.id), call.name, d.now)) is not None:
         refusal = f"Refused: {why}."
     elif (ruling := _rule_now(run, d, call, guard)).verdict == "deny":
         refusal = f"Denied: {ruling.why}."
-    elif (lack := d.roster.ledger.lacks(run.id, ONE_CALL)) is not None:
-        refusal = f"Not run: the budget of tool calls is spent ({lack}). Answer with what you have."
+    elif (lack := d.tree.ledger.lacks(run.id, ONE_CALL)) is not None:
+        run, refusal = beyond_budget(run, d, lack)
     if refusal is not None:
         result = Result(call_id=call.id, name=call.name, text=refusal, error=True, denied=True)
         return close_call(run, d, calls, index, result)
     subject = permits.subject_of(call, guard, d.order.cwd)
     if event.always and subject is not None:
-        root = d.spec.root if d.roster.is_live(d.spec.root) else run.id
+        root = d.spec.root if d.tree.is_live(d.spec.root) else run.id
         rule = permits.rule_for("allow", call.name, subject)
         d.tell(root, Granted(grant=Grant(rule=rule, cwd=d.order.cwd)))
-    d.roster.ledger.settle(run.id, NOTHING, ONE_CALL)
+    d.tree.ledger.settle(run.id, NOTHING, ONE_CALL)
     start_tool(run, d, index, call)
     bit = 1 << index
     questions = tuple(q for q in calls.questions if q.index != index)
@@ -103,4 +103,4 @@ def decide(run: Run, calls: Calls, event: Decided, d: Desk) -> Run:
 
 
 def _rule_now(run: Run, d: Desk, call: Call, guard: Guard) -> permits.Ruling:
-    return permits.rule_on(d.roster.ancestry(run.id), call, guard, (), d.rules.mode, d.roster.cwds(run.id))
+    return permits.rule_on(d.tree.ancestry(run.id), call, guard, (), d.rules.mode, d.tree.cwds(run.id))

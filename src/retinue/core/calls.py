@@ -2,6 +2,13 @@
 
 A call is open until it has a result. Results of joined children may come early; each is counted once; the turn goes on
 when the last open call is closed.
+
+Theory of operation. The calls of a reply are numbered; sets of them are integers, one bit a call (`state.Calls`).
+`open` has no result yet. Of the open ones, `tools` are being run, `asks` wait for a person, `woken` are run again
+because what they waited for has come; what is open and none of these waits for children, joined ones (a `Fan` in the
+tree, by the call's number) or those that one of `waits` names. So `open & ~(tools | asks | woken)` is who waits, and a
+turn is over when `open` is zero. `settle` is the one place that turns these bits into a state: tools running is
+`Working`, else a question is `Asking`, else something open is `Waiting`, else the next turn.
 """
 
 from __future__ import annotations
@@ -10,16 +17,19 @@ from msgspec.structs import replace
 
 from retinue.core import permits
 from retinue.core.desk import Desk, seated
-from retinue.core.effects import Abort, CallTool, ChildOutcome, Compose, JoinedCall
+from retinue.core.effects import Abort, CallTool, ChildOutcome, Compose, JoinedCall, Purpose
 from retinue.core.ending import free_slots
 from retinue.core.events import CancelAsked, Composed, Ordered
+from retinue.core.fans import Fan
 from retinue.core.orders import Wait
 from retinue.core.policy import gate
-from retinue.core.roster import Fan
+from retinue.core.provenance import note_on
 from retinue.core.state import (
+    NEW_CALL,
     NOTHING,
     Asking,
     Calls,
+    Kept,
     Question,
     Queued,
     Run,
@@ -28,15 +38,16 @@ from retinue.core.state import (
     Working,
     is_seated,
 )
-from retinue.core.turn import await_mail, next_turn, sooner
-from retinue.core.values import Assistant, Call, Capabilities, Guard, Result, Usage
-from retinue.core.words import describe, fill
+from retinue.core.turn import await_mail, go_on, post, sooner
+from retinue.core.values import Assistant, Call, Guard, Mail, Result, Usage
+from retinue.core.words import fill, plain_result
 
 ONE_CALL = (0, 0, 0, 1)
 GATHERED = 4_096
 ALONE = "Not run: {name} ends the run and must be the only call in a reply. Call it again, alone."
 BROKEN_OFF = "The wait was broken off by a message. Those you waited for go on; you will be told when they end."
 NOT_ASKED = "Not run: a message came before the question was answered."
+BEYOND = "Not run: the budget of tool calls was spent. If you read this, there is more of it: make the call again."
 NOT_RUN = "Not run: this reply also called {name}, which must be the only call in a reply."
 
 
@@ -48,9 +59,9 @@ def dispatch(run: Run, d: Desk, said: Assistant, *, cut: bool) -> Run:
     tools = asks = 0
     questions: tuple[Question, ...] = ()
     known, guards = d.definition.tools, d.definition.guards
-    chain = d.roster.ancestry(run.id)
+    chain = d.tree.ancestry(run.id)
     is_ruled = any(held.rules or held.mode for _, held in chain)
-    ledger = d.roster.ledger
+    ledger = d.tree.ledger
     for index, call in enumerate(calls):
         question, reason, is_denied = None, refusals.get(index), False
         # A name that the agent never had goes to the toolbox, which knows what to suggest instead.
@@ -59,10 +70,10 @@ def dispatch(run: Run, d: Desk, said: Assistant, *, cut: bool) -> Run:
             denied = d.words.denied
             reason = fill(denied, {"tool": call.name, "why": why}) if denied else f"Refused: {why}."
         if reason is None and (is_ruled or (call.name in guards and guards[call.name].guarded)):
-            question, reason = _permission(run, d, chain, index, call)
+            question, reason = _permission(run, d, index, call)
             is_denied = reason is not None
         if reason is None and (lack := ledger.lacks(run.id, ONE_CALL)) is not None:
-            reason = f"Not run: the budget of tool calls is spent ({lack}). Answer with what you have."
+            run, reason = beyond_budget(run, d, lack)
         if reason is not None:
             run = d.append(run, Result(call_id=call.id, name=call.name, text=reason, error=True, denied=is_denied))
             continue
@@ -81,14 +92,17 @@ def dispatch(run: Run, d: Desk, said: Assistant, *, cut: bool) -> Run:
     return settle(run, d, at)
 
 
-def _permission(
-    run: Run, d: Desk, chain: list[tuple[str, Capabilities]], index: int, call: Call
-) -> tuple[Question | None, str | None]:
+def beyond_budget(run: Run, d: Desk, lack: str) -> tuple[Run, str]:
+    """A call that no account covers. Where the limit asks, it is asked before the next turn."""
+    account = d.tree.ledger.short_of(run.id, ONE_CALL)
+    if account is None or account.on_limit == "land":
+        return run, f"Not run: the budget of tool calls is spent ({lack}). Answer with what you have."
+    return replace(run, lacks_calls=True), BEYOND
+
+
+def _permission(run: Run, d: Desk, index: int, call: Call) -> tuple[Question | None, str | None]:
     """Whether a call has to be asked about, or why it is denied; neither, when it may be made."""
-    guard = d.definition.guards.get(call.name, Guard())
-    root = d.roster.runs.get(d.spec.root)
-    grants = (*run.grants, *(root.grants if root is not None else ()))
-    ruling = permits.rule_on(chain, call, guard, grants, d.rules.mode, d.roster.cwds(run.id))
+    ruling = d.tree.rule_on(run.id, call)
     if ruling.verdict == "allow":
         return None, None
     if ruling.verdict == "deny":
@@ -100,7 +114,7 @@ def _permission(
         index=index,
         id=permits.question_id(run.id, run.turn, index, call),
         call_id=call.id,
-        text=permits.question_text(call, guard),
+        text=permits.question_text(call, d.definition.guards.get(call.name, Guard())),
         tool=call.name,
         kind="permission",
     )
@@ -111,7 +125,7 @@ def _permission(
 def announce(run: Run, d: Desk, question: Question) -> None:
     """The channel that asked for the work hears of the question too."""
     if d.order.questions != "deny":
-        d.say(run, f"{d.order.label or d.order.agent} asks: {question.text}", "question", question.id)
+        d.say(f"{d.order.label or d.order.agent} asks: {question.text}", run.turn, "question", question.id)
 
 
 def start_tool(run: Run, d: Desk, index: int, call: Call, *, again: bool = False) -> None:
@@ -143,7 +157,7 @@ def keep_waiting(run: Run, d: Desk, calls: Calls, event: Ordered, wait: Wait) ->
     watch = Watch(index=event.index, call=call, runs=wait.runs, first=wait.first, until=until, back=back)
     calls = let_rest(calls, event.index)
     calls = replace(calls, waits=(*calls.waits, watch))
-    return settle(replace(run, deaths=0), d, wake(run, d, calls))
+    return settle(replace(run, suspicion=None), d, wake(run, d, calls))
 
 
 def let_rest(calls: Calls, index: int) -> Calls:
@@ -163,7 +177,7 @@ def wake(run: Run, d: Desk, calls: Calls) -> Calls:
 
 
 def _is_over(watch: Watch, d: Desk) -> bool:
-    live = sum(d.roster.is_live(id) for id in watch.runs)
+    live = sum(d.tree.is_live(id) for id in watch.runs)
     return watch.until <= d.now or not live or (watch.first and live < len(watch.runs))
 
 
@@ -207,7 +221,7 @@ def close_call(run: Run, d: Desk, calls: Calls, index: int, result: Result) -> R
     calls = let_rest(calls, index)
     questions = tuple(q for q in calls.questions if q.index != index) if calls.questions else ()
     calls = replace(calls, open=calls.open & bit, asks=calls.asks & bit, questions=questions)
-    return settle(d.append(replace(run, deaths=0), result), d, calls)
+    return settle(d.append(replace(run, suspicion=None), result), d, calls)
 
 
 def settle(run: Run, d: Desk, calls: Calls) -> Run:
@@ -220,7 +234,7 @@ def settle(run: Run, d: Desk, calls: Calls) -> Run:
         return wait_in(run, d, Asking(calls=calls))
     if calls.open:
         return wait_in(run, d, Waiting(calls=calls))
-    if calls.pause and not d.roster.has_mail(run.id) and d.has_children(run):
+    if calls.pause and not d.tree.has_mail(run.id) and d.has_children(run):
         free_slots(run, d)
         return await_mail(run, d)
     return resume(run, d)
@@ -238,31 +252,35 @@ def wait_in(run: Run, d: Desk, state: Working | Waiting | Asking) -> Run:
     return replace(run, state=state, wake_at=wake_at)
 
 
-def resume(run: Run, d: Desk) -> Run:
-    """Take the next turn, once there is a slot for it in every lane."""
+def resume(run: Run, d: Desk, purpose: Purpose = "turn", *, kept: Kept = NEW_CALL) -> Run:
+    """Take the next turn, or make another call, once there is a slot for it in every lane."""
     lanes = d.order.lanes
     if lanes and not is_seated(run):
-        held = d.roster.acquire(run.id, lanes, 0, back=True)
+        held = d.tree.enter(run.id, lanes, 0, back=True)
         if held < len(lanes):
-            return queue(run, d, held, back=True)
-    return next_turn(seated(run, d.now), d)
+            return queue(run, d, held, back=True, purpose=purpose, kept=kept)
+    return go_on(seated(run, d.now), d, purpose, kept=kept)
 
 
-def queue(run: Run, d: Desk, lane: int, *, back: bool) -> Run:
-    d.roster.tickets += 1
+def queue(run: Run, d: Desk, lane: int, *, back: bool, purpose: Purpose = "turn", kept: Kept = NEW_CALL) -> Run:
+    """The run waits for a slot in this lane and holds one in each before it."""
+    d.tree.tickets += 1
+    if d.order.lanes[lane].is_shared:
+        d.tree.ask(run.id, d.order.lanes[lane], back=back, ticket=d.tree.tickets)
     wake_at = sooner(run.deadline, d.now + d.rules.wait_ms)
-    return replace(run, state=Queued(lane=lane, back=back, ticket=d.roster.tickets), wake_at=wake_at)
+    state = Queued(lane=lane, back=back, ticket=d.tree.tickets, purpose=purpose, kept=kept)
+    return replace(run, state=state, wake_at=wake_at)
 
 
 def child_joined(run: Run, d: Desk, calls: Calls, index: int, outcome: ChildOutcome) -> Run:
     """A joined child is back. The caller has checked that it was still out."""
-    fan_in = d.roster.fans[run.id]
+    fan_in = d.tree.fans[run.id]
     fan = fan_in.fans[index]
     del fan.pending[outcome.id]
     fan.ended.append(outcome)
     if fan.fail_fast and outcome.ending.state not in ("completed", "incomplete"):
         for sibling in fan.pending:
-            d.tell(sibling, CancelAsked(by=run.id, reason=f"{outcome.label} failed"))
+            d.tell(sibling, CancelAsked(by=run.id, reason=f"{outcome.label} failed", who="system"))
     if fan.join == "turn":
         fan_in.out -= 1
         return run if fan_in.out or calls.tools or calls.woken else settle(run, d, calls)
@@ -276,7 +294,7 @@ def child_joined(run: Run, d: Desk, calls: Calls, index: int, outcome: ChildOutc
 
 def _close_turn(run: Run, d: Desk, calls: Calls) -> tuple[Run, Calls]:
     """Calls that are joined by turn are ready together, once no tool can add to them and nobody is out."""
-    fan_in = d.roster.fans.get(run.id)
+    fan_in = d.tree.fans.get(run.id)
     if fan_in is None or fan_in.out or not fan_in.by_turn:
         return run, calls
     return _close_fans(run, d, calls, sorted(i for i, f in fan_in.fans.items() if f.join == "turn"))
@@ -284,7 +302,7 @@ def _close_turn(run: Run, d: Desk, calls: Calls) -> tuple[Run, Calls]:
 
 def _close_fans(run: Run, d: Desk, calls: Calls, ready: list[int]) -> tuple[Run, Calls]:
     """Give each of these calls its result, or have its family compose it."""
-    fan_in = d.roster.fans[run.id]
+    fan_in = d.tree.fans[run.id]
     compose = []
     for index in ready:
         fan = fan_in.fans[index]
@@ -292,15 +310,15 @@ def _close_fans(run: Run, d: Desk, calls: Calls, ready: list[int]) -> tuple[Run,
         if fan.compose or long:
             if not fan.composing:
                 joined = JoinedCall(
-                    index=index, call_id=fan.call_id, name=fan.name, outcomes=in_order(fan), plain=not fan.compose
+                    index=index, call_id=fan.call_id, name=fan.name, outcomes=fan.in_order(), plain=not fan.compose
                 )
                 compose.append(joined)
                 fan.composing = True
             continue
         _discard(d, fan_in.drop(index))
-        text, error = plain_result(in_order(fan))
+        text, error = plain_result(fan.in_order())
         run = d.append(run, Result(call_id=fan.call_id, name=fan.name, text=text, error=error))
-        run = _gather(run, text)
+        run = _note(_gather(run, text), d, fan)
         calls = replace(calls, open=calls.open & ~(1 << index))
     _drop_empty(run, d)
     if compose:
@@ -310,10 +328,12 @@ def _close_fans(run: Run, d: Desk, calls: Calls, ready: list[int]) -> tuple[Run,
 
 def close_composed(run: Run, d: Desk, calls: Calls, event: Composed) -> Run:
     """A family has put its children's outcomes into words."""
-    fan_in = d.roster.fans.get(run.id)
+    fan_in = d.tree.fans.get(run.id)
     for index, call_id, name, text in event.calls:
         if fan_in is not None and index in fan_in.fans:
-            _discard(d, fan_in.drop(index))
+            fan = fan_in.drop(index)
+            _discard(d, fan)
+            run = _note(run, d, fan)
         run = d.append(run, Result(call_id=call_id, name=name, text=text, error=event.error))
         run = _gather(run, text)
         calls = replace(calls, open=calls.open & ~(1 << index))
@@ -327,53 +347,44 @@ def _gather(run: Run, text: str) -> Run:
     return run if room <= 0 else replace(run, gathered=f"{run.gathered}\n{text[:room]}".strip())
 
 
+def _note(run: Run, d: Desk, fan: Fan) -> Run:
+    """What the runtime has to say about these results is a message of its own: their words are their family's."""
+    note = note_on(fan.in_order())
+    return post(run, Mail(seq=0, text=note, kind="note"), d) if note else run
+
+
 def _discard(d: Desk, fan: Fan) -> None:
-    for child in fan.discard:
-        d.roster.discard(child.id, child.root, child.path)
+    for child in fan.discard.values():
+        d.tree.discard(child.id, child.path)
 
 
 def _drop_empty(run: Run, d: Desk) -> None:
-    fan_in = d.roster.fans.get(run.id)
+    fan_in = d.tree.fans.get(run.id)
     if fan_in is not None and not fan_in.fans:
-        del d.roster.fans[run.id]
+        del d.tree.fans[run.id]
 
 
 def close_recovered(run: Run, d: Desk, calls: Calls) -> tuple[Run, Calls]:
     """After a restart: calls whose children were all back when the process died."""
-    fan_in = d.roster.fans.get(run.id)
+    fan_in = d.tree.fans.get(run.id)
     if fan_in is None:
         return run, calls
     return _close_fans(run, d, calls, sorted(i for i, f in fan_in.fans.items() if f.join == "call" and not f.pending))
 
 
-def in_order(fan: Fan) -> tuple[ChildOutcome, ...]:
-    """As the family asked: by item, or by time of end (ties by id, so that a restart gives the same order)."""
-    if fan.results == "completion":
-        return tuple(sorted(fan.ended, key=lambda o: (o.ending.at, o.id)))
-    return tuple(sorted(fan.ended, key=lambda o: o.item))
-
-
-def plain_result(outcomes: tuple[ChildOutcome, ...]) -> tuple[str, bool]:
-    """What a parent reads when no family has words of its own."""
-    if len(outcomes) == 1:
-        (one,) = outcomes
-        return describe(one.label, one.ending, 1 << 30), one.ending.state not in ("completed", "incomplete")
-    parts = [f"## {o.label} ({o.ending.state})\n{describe(o.label, o.ending, 1 << 30)}" for o in outcomes]
-    return "\n\n".join(parts), False
-
-
 def detach(run: Run, d: Desk, calls: Calls) -> Run:
     """A steering message cuts the turn short: tools are stopped, joined children go on and report as news."""
-    fan_in = d.roster.fans.pop(run.id, None)
+    fan_in = d.tree.fans.pop(run.id, None)
     d.perform(Abort(run=run.id))
     for watch in calls.waits:
         run = d.append(run, Result(call_id=watch.call.id, name=watch.call.name, text=BROKEN_OFF))
     for asked in calls.questions:
         run = d.append(run, Result(call_id=asked.call_id, name=asked.tool, text=NOT_ASKED, error=True))
-    for fan in fan_in.fans.values() if fan_in else ():
+    for fan in fan_in.in_order() if fan_in else ():
         _discard(d, fan)
-        text = plain_result(in_order(fan))[0] if fan.ended else ""
+        run = _note(run, d, fan)
+        text = plain_result(fan.in_order())[0] if fan.ended else ""
         if fan.pending:
-            text = f"Still running, you will be told when they end: {', '.join(fan.pending)}\n{text}"
+            text = f"Still running, you will be told when they end: {', '.join(sorted(fan.pending))}\n{text}"
         run = d.append(run, Result(call_id=fan.call_id, name=fan.name, text=text.strip()))
     return resume(run, d)

@@ -1,4 +1,4 @@
-"""What one step has before it: the run's spec, the time, the roster; and where it leaves messages, effects and news."""
+"""What one step has before it: the run's spec, the time, its tree; and where it leaves messages, effects and news."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from msgspec.structs import replace
 from retinue.core.effects import Deliver, Effect
 from retinue.core.events import RunEvent
 from retinue.core.orders import Order, Spec
-from retinue.core.roster import Roster
+from retinue.core.shared import Shared
 from retinue.core.state import NOTHING, Run, Thinking
 from retinue.core.text import clip, digest
+from retinue.core.tree import Tree
 from retinue.core.values import Assistant, Capabilities, Definition, Delivery, Message, ModelInfo, Rules, Words
 from retinue.core.words import of_parent
 
@@ -24,7 +25,7 @@ IMAGE = 8_192
 
 @dataclass(slots=True)
 class Desk:
-    roster: Roster
+    tree: Tree
     spec: Spec
     now: int
 
@@ -33,83 +34,88 @@ class Desk:
         return self.spec.order
 
     @property
+    def shared(self) -> Shared:
+        return self.tree.shared
+
+    @property
     def rules(self) -> Rules:
-        return self.roster.rules
+        return self.tree.shared.rules
 
     @property
     def definition(self) -> Definition:
-        return self.roster.definitions[self.spec.order.agent]
+        return self.tree.shared.definitions[self.spec.order.agent]
 
     @property
     def words(self) -> Words:
         """How the tool that started this run speaks of it."""
-        parent = self.roster.specs.get(self.spec.parent)
-        return of_parent(self.roster.definitions.get(parent.order.agent), self.spec) if parent else NO_WORDS
+        parent = self.tree.specs.get(self.spec.parent)
+        return of_parent(self.tree.shared.definitions.get(parent.order.agent), self.spec) if parent else NO_WORDS
 
     @property
     def model(self) -> ModelInfo:
-        return self.roster.models[self.spec.model]
+        return self.tree.shared.models[self.spec.model]
 
     def access(self, run: Run) -> Capabilities:
-        """What the run holds itself; `roster.held` also asks everybody above it."""
+        """What the run holds itself; `tree.held` also asks everybody above it."""
         return run.access if run.access is not None else self.spec.capabilities
 
     def append(self, run: Run, message: Message) -> Run:
         """Add a message to the run's conversation, in this transaction."""
-        self.roster.changes.messages.append((self.spec.conversation, run.length, message))
+        self.tree.changes.messages.append((self.spec.conversation, run.length, message))
         return replace(run, length=run.length + 1, fresh=run.fresh + weight(message))
 
     def perform(self, effect: Effect) -> None:
-        self.roster.changes.effects.append(effect)
+        self.tree.changes.effects.append(effect)
 
     def dispatch(self, delivery: Delivery) -> None:
         """Put an announcement into the outbox, in this transaction."""
-        self.roster.changes.deliveries[delivery.key] = delivery
+        self.tree.changes.deliveries[delivery.key] = delivery
         if delivery.state == "pending":
-            self.roster.deliveries[delivery.key] = delivery
+            self.tree.keep_delivery(delivery)
             self.perform(Deliver(key=delivery.key, at=delivery.next_at))
 
-    def say(self, run: Run, text: str, *what: object) -> None:
+    def say(self, text: str, *what: object, note: str = "") -> None:
         """Tell the channel that asked for the work, if there is one. `what` names the message within the run."""
         spec = self.spec
         if spec.origin.channel:
             self.dispatch(
                 Delivery(
-                    key=digest(run.id, run.turn, *what),
-                    run=run.id,
+                    key=digest(spec.id, *what),
+                    run=spec.id,
                     root=spec.root,
                     path=spec.path,
                     origin=spec.origin,
                     text=clip(text, self.rules.mail_cap),
+                    note=note,
                     next_at=self.now,
                 )
             )
 
     def tell(self, id: str, event: RunEvent) -> None:
-        self.roster.tell(id, event)
+        self.tree.tell(id, event)
 
     def has_children(self, run: Run) -> bool:
-        return self.roster.n_live(run.id) > 0
+        return self.tree.n_live(run.id) > 0
 
     def children(self, run: Run) -> list[str]:
         """Live children, oldest first. (An ended child that still has children of its own is not live.)"""
-        runs = self.roster.runs
-        return [c for c in self.roster.children.get(run.id, ()) if c in runs]
+        runs = self.tree.runs
+        return [c for c in self.tree.children.get(run.id, ()) if c in runs]
 
     def bound(self, run: Run) -> list[str]:
         """Live children that may not outlive the run."""
         if not self.holds_back(run, all=False):
             return []
-        specs = self.roster.specs
+        specs = self.tree.specs
         return [c for c in self.children(run) if specs[c].order.bond != "keep"]
 
     def holds_back(self, run: Run, *, all: bool) -> bool:
         """Whether a child is live that must end before the run may; with `all`, any child must."""
-        return self.roster.n_live(run.id) > (0 if all else self.roster.bonds("keep", run.id))
+        return self.tree.n_live(run.id) > (0 if all else self.tree.bonds("keep", run.id))
 
     def stays(self, run: Run) -> bool:
         """Whether a child is live that the run waits for before it is done."""
-        return self.roster.bonds("wait", run.id) > 0
+        return self.tree.bonds("wait", run.id) > 0
 
 
 def seated(run: Run, now: int) -> Run:

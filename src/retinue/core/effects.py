@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+from retinue.core.orders import Lane
 from retinue.core.values import Call, Ending, Usage, Value
 
 Purpose = Literal["turn", "final", "grace", "summary", "announce", "compact"]
@@ -73,9 +74,27 @@ class Compose(Value):
 
 
 class Abort(Value):
-    """Stop whatever is under way for a run: its model call and its tools."""
+    """Stop whatever is under way for a run: its tools, and its model call. With an `attempt` there was one: `Aborted`
+    says whether it had left, and what it has cost."""
 
     run: str
+    attempt: int = 0
+
+
+class AskSlot(Value):
+    """Ask for a slot in a lane that trees share. `Admitted` with the same ticket is the answer, now or later."""
+
+    run: str
+    lane: Lane
+    ticket: int
+    back: bool = False
+
+
+class FreeSlot(Value):
+    """The run wants its slot in a lane that trees share, or its place in the queue for one, no more."""
+
+    run: str
+    lane: Lane
 
 
 class Deliver(Value):
@@ -91,4 +110,4 @@ class Transmit(Value):
     key: str
 
 
-Effect = CallModel | CallTool | Compose | Abort | Deliver | Transmit
+Effect = CallModel | CallTool | Compose | Abort | AskSlot | FreeSlot | Deliver | Transmit

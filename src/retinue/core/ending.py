@@ -6,14 +6,35 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from retinue.core.accounts import Guess
 from retinue.core.desk import Desk
 from retinue.core.effects import Abort
-from retinue.core.events import Admitted, CancelAsked, ChildEnded, Posted
-from retinue.core.state import Asking, Ended, Queued, Run, Stopping, Thinking, Waiting, Working, asks, is_seated
+from retinue.core.events import Aborted, Admitted, CancelAsked, ChildEnded, Posted
+from retinue.core.provenance import add, is_dismissed, note_of, total
+from retinue.core.state import (
+    Amounts,
+    Asking,
+    BrokenOff,
+    Ended,
+    Queued,
+    Run,
+    Short,
+    Stopping,
+    Thinking,
+    Waiting,
+    Working,
+    asks,
+    is_seated,
+)
+from retinue.core.tags import reckon
 from retinue.core.text import clip, digest
-from retinue.core.values import Delivery, End, Ending, Mail, Usage
-from retinue.core.words import skipped, tell
+from retinue.core.values import Delivery, End, Ending, Helpers, Mail, ModelInfo, Usage, Who
+from retinue.core.words import is_known, listed, skipped, tell
+from retinue.errors import InvalidTransition
 
+NO_HELPERS = Helpers()
+ENDED_BY: dict[End, Who] = {"timed_out": "limit", "incomplete": "limit", "interrupted": "system"}
+BACK = "What had come back by then:"
 GONE = "Whoever you asked has ended. Go on with your best judgement, and say in your result what you assumed."
 
 
@@ -26,9 +47,11 @@ def finish(
     text: str | None = None,
     error: str = "",
     data: Any = None,
+    by: Who = "",
+    along: str = "",
 ) -> Run:
     """The run has its ending. Children end first unless they may outlive it."""
-    text = run.said or run.gathered if text is None else text
+    text = _so_far(run, d) if text is None else text
     if state == "completed" and not text.strip():
         state, stop, error = "failed", "empty", "the run ended without any output"
     if run.work is not None:
@@ -43,88 +66,205 @@ def finish(
         last_tool=run.last_tool,
         work=run.work,
         at=d.now,
+        by=by or ENDED_BY.get(state, ""),
+        along=along,
     )
     run = let_go(run, d)
     for child in d.children(run):
-        if d.roster.specs[child].order.questions == "deny" and asks(d.roster.runs[child]):
+        if d.tree.specs[child].order.questions == "deny" and asks(d.tree.runs[child]):
             d.tell(child, Posted(mail=Mail(seq=0, text=GONE, sender=run.id)))
     # A cancel reaches also those whom an ended child has left behind; an ordinary end leaves them alone.
     cancelled = state in ("cancelled", "timed_out")
-    live = list(d.roster.below(run.id)) if cancelled else d.bound(run)
+    live = list(d.tree.below(run.id)) if cancelled else d.bound(run)
     for child in live:
-        d.tell(child, CancelAsked(by=run.id, reason=f"the parent ended: {stop}"))
-    if d.holds_back(run, all=cancelled):
+        d.tell(child, take_along(run, ending))
+    if run.broken_off or d.holds_back(run, all=cancelled):
         return replace(run, state=Stopping(ending=ending, all=cancelled), wake_at=None)
     return conclude(run, d, ending)
+
+
+def _so_far(run: Run, d: Desk) -> str:
+    """What there is to show of a run that was cut short. Results of joined children that it had no turn to read are
+    part of it, for nobody else is told of them."""
+    fan_in = d.tree.fans.get(run.id)
+    back = tuple(o for fan in fan_in.in_order() for o in fan.in_order()) if fan_in is not None else ()
+    text = run.said or run.gathered
+    return f"{text}\n\n{BACK}\n\n{listed(back)}".strip() if back else text
+
+
+def take_along(run: Run, ending: Ending) -> CancelAsked:
+    """Whoever is below a run that ends, and may not outlive it, ends by the hand of whoever ended that."""
+    return CancelAsked(by=run.id, reason=f"the parent ended: {ending.stop}", who=ending.by or "parent", along=True)
 
 
 def let_go(run: Run, d: Desk) -> Run:
     """Stop what is under way, book what it may have cost, free the slots."""
     match run.state:
-        case Thinking(hold=hold, retry_at=retry_at):
-            if retry_at is None:
-                d.perform(Abort(run=run.id))
-                run = book_estimate(run, d, hold)
-            else:
-                d.roster.ledger.release(run.id, hold)
+        case Thinking():
+            run = break_off(run, run.state, d)
         case Working() | Waiting() | Asking():
             d.perform(Abort(run=run.id))
+        case Short():
+            d.tree.ledger.leave(run.id)
         case Queued() | Stopping() | Ended():
             pass
     free_slots(run, d)
     return run
 
 
+def break_off(run: Run, state: Thinking, d: Desk) -> Run:
+    """Stop a model call. What was never begun is not paid for; else it is heard what it has cost."""
+    if state.retry_at is not None:
+        d.tree.ledger.release(run.id, state.hold)
+        return run
+    d.perform(Abort(run=run.id, attempt=state.attempt))
+    return replace(
+        run, broken_off=(*run.broken_off, BrokenOff(attempt=state.attempt, hold=state.hold, expected=state.expected))
+    )
+
+
+def pay_for_broken_off(run: Run, d: Desk, event: Aborted) -> Run:
+    """It is heard what a stopped call has cost. The run may end only after that."""
+    found = next((b for b in run.broken_off if b.attempt == event.attempt), None)
+    if found is None:
+        raise InvalidTransition(f"Aborted for {run.id}: attempt {event.attempt} was not stopped, or is paid for")
+    run = replace(run, broken_off=tuple(b for b in run.broken_off if b is not found))
+    run = pay(run, d, found, event.usage) if event.sent else run
+    if not event.sent:
+        d.tree.ledger.release(run.id, found.hold)
+    state = run.state
+    if isinstance(state, Stopping) and not run.broken_off and not d.holds_back(run, all=state.all):
+        return conclude(run, d, state.ending)
+    return run
+
+
+def pay(run: Run, d: Desk, call: BrokenOff, usage: Usage | None) -> Run:
+    """A call that has left and came to nothing: what it is known to have cost, or its bound."""
+    hold = call.hold
+    if usage is None:
+        return book_estimate(run, d, hold)
+    used = within(charged(d.model, usage), hold, turns=hold[2])
+    d.tree.ledger.settle(run.id, hold, (min(hold[0], used.tokens), used.nanos, hold[2], hold[3]), guess(used, d))
+    return reckon(replace(run, usage=run.usage.plus(used)), d, used, call.expected)
+
+
+def charged(model: ModelInfo, usage: Usage) -> Usage:
+    """What was counted with its cost, where that is not told with it. What was estimated is told apart."""
+    nanos = max(0, usage.nanos) or model.cost(usage.input + usage.estimated, usage.output)
+    rest = (usage.nanos_estimated or nanos - model.price(usage)) if usage.estimated else 0
+    return replace(usage, nanos=nanos, nanos_estimated=min(nanos, max(0, rest)))
+
+
+def within(usage: Usage, hold: Amounts, turns: int = 0) -> Usage:
+    """What a call that came to nothing has cost: no more than was held for it."""
+    nanos = min(hold[1], usage.nanos)
+    return replace(usage, nanos=nanos, nanos_estimated=min(nanos, usage.nanos_estimated), turns=turns, calls=0)
+
+
+def guess(usage: Usage, d: Desk) -> Guess:
+    """What of it is not known exactly."""
+    return (usage.estimated, usage.nanos_estimated, 0 if d.model.priced else usage.tokens)
+
+
 def book_estimate(run: Run, d: Desk, hold: tuple[int, int, int, int]) -> Run:
     """A call that was sent and never answered: nobody knows what it cost, so the bound is booked."""
     tokens, nanos, turns, calls = hold
-    d.roster.ledger.settle(run.id, hold, hold)
-    return replace(run, usage=run.usage.plus(Usage(estimated=tokens, nanos=nanos, turns=turns, calls=calls)))
+    used = Usage(estimated=tokens, nanos=nanos, nanos_estimated=nanos, turns=turns, calls=calls)
+    d.tree.ledger.settle(run.id, hold, hold, guess(used, d))
+    return replace(run, usage=run.usage.plus(used))
 
 
 def free_slots(run: Run, d: Desk) -> None:
     """Give back what the run holds in its lanes and wake those who waited for it."""
-    roster, lanes = d.roster, d.order.lanes
+    tree, lanes = d.tree, d.order.lanes
     if not lanes:
         return
     match run.state:
         case Thinking() | Working():
             held = len(lanes) if is_seated(run) else 0
         case Queued(lane=lane):
-            held = lane
-            if run.id in roster.granted:
-                roster.granted.discard(run.id)
-                held += 1
-            else:
-                roster.leave_queue(run.id, lanes[lane])
-        case Waiting() | Asking() | Stopping() | Ended():
+            held = lane + tree.leave_queue(run.id, lanes[lane])
+        case Short() | Waiting() | Asking() | Stopping() | Ended():
             return
-    for promoted in roster.release(lanes[:held]):
+    for promoted in tree.give_back(run.id, lanes[:held]):
         d.tell(promoted, Admitted())
 
 
 def conclude(run: Run, d: Desk, ending: Ending) -> Run:
     """Terminal. The parent's news is part of this transaction."""
-    spec, roster = d.spec, d.roster
-    roster.ledger.close(run.id)
-    roster.leave_group(spec)
-    run = replace(
-        run, state=Ended(ending=ending), wake_at=None, deadline=None, said="", gathered="", spilled=(), work=None
-    )
-    if roster.is_live(spec.parent):
+    spec, tree = d.spec, d.tree
+    tree.ledger.close(run.id)
+    tree.leave_group(spec)
+    ending = replace(ending, helpers=_rests_on(run, d))
+    run = replace(run, wake_at=None, deadline=None, said="", gathered="", spilled=(), work=None, helpers=NO_HELPERS)
+    run = replace(run, state=Ended(ending=ending))
+    for mail in d.tree.mail.get(run.id, ()):
+        if mail.kind == "news":
+            send_on(d, mail, is_quiet=ending.state == "cancelled")
+    if tree.is_live(spec.parent):
         d.tell(spec.parent, ChildEnded(child=run.id))
+    elif spec.parent:
+        pass_on(run, d, ending)
     _announce(run, d, ending)
     return run
 
 
+def pass_on(run: Run, d: Desk, ending: Ending) -> None:
+    """Whoever started the run has ended. Its result goes to the nearest run above that is live, to the one that goes on
+    in the conversation of its root, or to the channel that asked for the work."""
+    order = d.order
+    if is_known(ending) or skipped(order, ending) or (order.join == "none" and not order.news):
+        return
+    text = tell(d.words.notice, d.spec, run, ending, d.rules.mail_cap)
+    mail = Mail(seq=0, text=text, sender=run.id, kind="news", note=note_of(ending), announced=order.announce)
+    send_on(d, mail)
+
+
+def send_on(d: Desk, mail: Mail, *, is_quiet: bool = False) -> None:
+    """News of this run, or that it will not read any more: the nearest run above that is live reads it, or the one that
+    goes on in the conversation of the root; else the channel that asked is told, unless the work was called off."""
+    above = d.tree.nearest(d.spec.parent)
+    if above:
+        d.tell(above, Posted(mail=mail))
+    elif d.tree.successor:
+        d.tree.letters.append((d.tree.successor, Posted(mail=mail), mail.sender))
+    elif not (mail.announced or is_quiet or _is_called_off(d)):
+        d.say(mail.text, "passed on", mail.sender, note=mail.note)
+
+
+def _is_called_off(d: Desk) -> bool:
+    """Whether somebody above the run is being cancelled."""
+    above = d.tree.specs.get(d.spec.parent)
+    while above is not None:
+        run = d.tree.runs.get(above.id)
+        if run is not None and isinstance(run.state, Stopping) and run.state.ending.state == "cancelled":
+            return True
+        above = d.tree.specs.get(above.parent)
+    return False
+
+
+def _rests_on(run: Run, d: Desk) -> Helpers:
+    """Whose work the result rests on; who is at work now will be too late for it."""
+    helpers, out = run.helpers, []
+    for id in d.children(run) if d.tree.children.get(run.id) else ():
+        spec, child = d.tree.specs[id], d.tree.runs[id]
+        label = spec.order.label or spec.order.agent
+        if not isinstance(child.state, Ended):
+            out += [] if spec.order.host else [(label, id)]
+        elif not is_dismissed(spec.order, child.state.ending):
+            helpers = add(helpers, label, id, child.state.ending)
+    return total(helpers, run.n_children, out)
+
+
 def _announce(run: Run, d: Desk, ending: Ending) -> None:
     """Tell the channel that asked, also that the run's group is complete."""
-    spec, order, roster = d.spec, d.order, d.roster
+    spec, order, tree = d.spec, d.order, d.tree
     if not order.announce or not spec.origin.channel:
         return
-    parent = roster.specs.get(spec.parent)
-    done = order.group_size - roster.n_members(spec)
-    quiet = skipped(order, ending)
+    is_killed = bool(ending.along)
+    parent = tree.specs.get(spec.parent)
+    done = order.group_size - tree.n_members(spec)
+    quiet = is_killed or skipped(order, ending)
     delivery = Delivery(
         key=digest(run.id, "completion"),
         run=run.id,
@@ -133,11 +273,12 @@ def _announce(run: Run, d: Desk, ending: Ending) -> None:
         discard=spec.parent if order.retention == "delete" else "",
         origin=spec.origin,
         text=tell(d.words.announcement, spec, run, ending, d.rules.mail_cap, done),
+        note=note_of(ending),
         state="suppressed" if quiet else "pending",
         next_at=d.now,
     )
     d.dispatch(delivery)
-    if order.group_size and done == order.group_size:
+    if order.group_size and done == order.group_size and not is_killed:
         assert parent is not None and spec.slot is not None
         d.dispatch(
             Delivery(

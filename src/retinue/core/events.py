@@ -1,13 +1,14 @@
 """What can happen, in the past tense. An event with its time and its run is one row of the log.
 
-The first group concerns the whole roster (its run is ""), the second one run. Nothing else changes state: the fold of
-the log through `machine.fold` is the state.
+The first group concerns the whole store, the second a tree as a whole, the third one run. Nothing else changes state:
+the fold of the log through `Trees.fold` is the state.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
+from retinue.core.caches import Tag
 from retinue.core.orders import Base, Order, Orders
 from retinue.core.values import (
     Call,
@@ -20,7 +21,9 @@ from retinue.core.values import (
     Reply,
     Restart,
     Rules,
+    Usage,
     Value,
+    Who,
     Work,
 )
 
@@ -29,32 +32,40 @@ class Event(Value, tag=True, tag_field="event"):
     """Base of all events; the tag is the class's name."""
 
 
-class Opened(Event):
+class OfStore(Event):
+    """What concerns the whole store."""
+
+
+class OfTree(Event):
+    """What concerns a tree rather than one live run of it."""
+
+
+class Opened(OfStore):
     """A process took the log over. `epoch` fences every earlier one."""
 
     epoch: int
     rules: Rules
 
 
-class Closed(Event):
+class Closed(OfStore):
     """The process let go of the log in good order: what it left open has not killed it."""
 
 
-class Registered(Event):
+class Registered(OfStore):
     """An agent's definition became known, or changed."""
 
     definition: Definition
 
 
-class Described(Event):
+class Described(OfStore):
     """A model's facts became known, or changed."""
 
     model: ModelInfo
 
 
-class Requested(Event):
+class Requested(OfTree):
     """Somebody outside asked for a root run. With a `conversation` it goes on where `resumes` ended; `base` then says
-    from which message on it is visible, and of how many."""
+    from which message on it is visible, and of how many. `tag` is what its first prompt was expected to cost."""
 
     id: str
     order: Order
@@ -63,44 +74,65 @@ class Requested(Event):
     conversation: str = ""
     resumes: str = ""
     context: int = 0
+    tag: Tag | None = None
 
 
-class Forgotten(Event):
+class Forgotten(OfStore):
     """A root and everything below it was deleted."""
 
     root: str
 
 
-class Sent(Event):
+class Sent(OfTree):
     """A delivery was handed to its channel, in these words if it had none before."""
 
     key: str
     text: str = ""
+    note: str = ""
 
 
-class Acked(Event):
+class Acked(OfTree):
     """The channel took a delivery."""
 
     key: str
 
 
-class Bounced(Event):
+class Bounced(OfTree):
     """The channel did not take a delivery."""
 
     key: str
     error: str
 
 
-class Requeued(Event):
+class Requeued(OfTree):
     """A person asked for a dead delivery to be sent again."""
 
     key: str
 
 
-class Dropped(Event):
+class Dropped(OfTree):
     """A person gave up on a delivery."""
 
     key: str
+
+
+class Broken(OfTree):
+    """A step of the tree failed by a defect of ours, and the tree was set aside. Whoever takes it up tries again."""
+
+    error: str
+
+
+class LimitChanged(OfTree):
+    """A person has raised the limits of a run's budget by `add` (tokens, nano-dollars, turns, tool calls) and its
+    deadline by `more_ms`, or has changed what happens at its limits. With `question` it answers that, and nothing
+    else."""
+
+    add: tuple[int, int, int, int] = (0, 0, 0, 0)
+    more_ms: int = 0
+    then: Literal["", "land", "ask", "stop"] = ""
+    question: str = ""
+    by: str = ""
+    reason: str = ""
 
 
 class Enlisted(Event):
@@ -108,7 +140,13 @@ class Enlisted(Event):
 
 
 class Admitted(Event):
-    """The run holds a slot in each of its lanes."""
+    """The run was given the slot that it waits for; with its ticket, if the lane is one that trees share."""
+
+    ticket: int = 0
+
+
+class Afforded(Event):
+    """What the run waits for in the ledger came back; or so much was spent that there is nothing to wait for."""
 
 
 class Replied(Event):
@@ -122,13 +160,22 @@ class Replied(Event):
 
 
 class ModelFailed(Event):
-    """Attempt `attempt` came to nothing."""
+    """Attempt `attempt` came to nothing. `usage` is what it has cost all the same, as far as it is known."""
 
     attempt: int
     kind: str
     message: str
     retry: bool = False
     after_ms: int = 0
+    usage: Usage | None = None
+
+
+class Aborted(Event):
+    """A model call was stopped. It had left, or not; `usage` is what it has cost, None when nobody knows."""
+
+    attempt: int
+    sent: bool = True
+    usage: Usage | None = None
 
 
 class ToolReturned(Event):
@@ -231,10 +278,13 @@ class Posted(Event):
 
 
 class CancelAsked(Event):
-    """Somebody wants the run and everything below it to end."""
+    """Somebody wants the run and everything below it to end. `by` is the run that asks for it, if one does; `along`: it
+    has ended itself."""
 
     by: str = ""
     reason: str = ""
+    who: Who = ""
+    along: bool = False
 
 
 class Narrowed(Event):
@@ -243,8 +293,18 @@ class Narrowed(Event):
     access: Capabilities
 
 
+class Prolonged(Event):
+    """The deadline was moved: that of the run whose limit it is, and of everybody below it who has it from there."""
+
+    deadline: int
+    until: int
+
+
 class Woke(Event):
-    """The time that the run had asked for has come."""
+    """The time that the run had asked for has come; or, `early`, there is a reason not to wait for its provider any
+    longer: another key was brought, or a person says so."""
+
+    early: bool = False
 
 
 class OpenCall(Value):
@@ -257,21 +317,28 @@ class OpenCall(Value):
 
 class Recovered(Event):
     """A new process found the run open, at this turn and with this attempt as its last: news that reached it since then
-    may have moved it on."""
+    may have moved it on. `clean`: the process before it has not died. `alone`: of all who are suspected of having
+    killed it, only this run is taken up now. `unsent` are attempts that are known never to have left."""
 
     epoch: int
     turn: int = 0
     attempt: int = 0
     clean: bool = False
+    alone: bool = False
     calls: tuple[OpenCall, ...] = ()
+    unsent: tuple[int, ...] = ()
 
 
-RosterEvent = (
-    Opened | Closed | Registered | Described | Requested | Forgotten | Sent | Acked | Bounced | Requeued | Dropped
-)
-RunEvent = (
+class Cleared(Event):
+    """The run was under suspicion, was at work for a while, and the process lived."""
+
+
+StoreEvent = Opened | Closed | Registered | Described | Forgotten
+TreeEvent = Requested | Broken | LimitChanged | Sent | Acked | Bounced | Requeued | Dropped
+StateEvent = (
     Enlisted
     | Admitted
+    | Afforded
     | Replied
     | ModelFailed
     | ToolReturned
@@ -286,16 +353,22 @@ RunEvent = (
     | Posted
     | CancelAsked
     | Narrowed
+    | Prolonged
     | Woke
     | Recovered
+    | Cleared
 )
-AnyEvent = RosterEvent | RunEvent
+"""What each state decides about."""
+RunEvent = StateEvent | Aborted
+AnyEvent = StoreEvent | TreeEvent | RunEvent
 
 
 class Entry(Value):
-    """One row of the log. `stale` events were refused by the machine and changed nothing."""
+    """One row of the log. `tree` is the root of the tree that it belongs to, "" for what concerns the whole store.
+    `stale` events were refused by the machine and changed nothing."""
 
     run: str
     at: int
     event: AnyEvent
+    tree: str = ""
     stale: str = ""

@@ -6,11 +6,15 @@ makes of a message is made once and kept beside it, so that a turn costs what is
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import overload
 
+from msgspec.structs import replace
+
+from retinue.core.text import digest
 from retinue.core.values import Assistant, Call, Message, Result, User
 
 MISSING = (
@@ -22,18 +26,25 @@ LEFT_OUT = User(text="(The beginning of this conversation was left out.)", kind=
 Encode = Callable[[Sequence[Message]], bytes]
 CHUNK = 65_536
 MOST_SHARED = 4
+ID = re.compile(r"[A-Za-z0-9_-]{1,40}")
+"""Ids of calls that every dialect takes."""
+OUR_ID = "call_r"
+"""How ids begin that stand for others."""
 
 
 class Conversation:
     """The messages of one conversation, the last of them its own."""
 
-    __slots__ = ("__weakref__", "base", "base_length", "encoded", "own")
+    __slots__ = ("__weakref__", "_n_named", "_names", "_renamed", "base", "base_length", "encoded", "own")
 
     def __init__(self, base: Conversation | None = None, base_length: int = 0) -> None:
         self.base = base
         self.base_length = base_length
         self.own: list[Message] = []
         self.encoded: dict[str, Encoded] | None = None
+        self._names: dict[str, int] = {}
+        self._renamed: dict[int, tuple[str, ...]] = {}
+        self._n_named = base_length
 
     def __len__(self) -> int:
         return self.base_length + len(self.own)
@@ -53,6 +64,59 @@ class Conversation:
             yield from self.base.read(start, min(stop, self.base_length))
         first = self.base_length
         yield from self.own[max(0, start - first) : max(0, stop - first)]
+
+    def settled(self, first: int, unit: Sequence[Message]) -> list[Message]:
+        """The unit that begins at `first`, with a result for each call, and with ids that nothing before it has.
+
+        A server may call each turn's call `call_0`, and another that goes on with the conversation refuses that. The
+        first that has an id keeps it, so that what was sent before stays the same; the names of others depend on their
+        place alone, so that they are the same after a restart and in every fork.
+        """
+        whole = settled(unit)
+        one: Conversation = self
+        while first < one.base_length:
+            assert one.base is not None
+            one = one.base
+        ids = one._ids(first) if len(whole) > 1 else None
+        if ids is None:
+            return whole
+        head, results = whole[0], whole[1:]
+        assert isinstance(head, Assistant)
+        calls = tuple(replace(call, id=id) for call, id in zip(head.calls, ids, strict=True))
+        named = [replace(r, call_id=id) for r, id in zip(results, ids, strict=True) if isinstance(r, Result)]
+        return [replace(head, calls=calls), *named]
+
+    def _ids(self, at: int) -> tuple[str, ...] | None:
+        """The ids of the calls in message `at` of our own, when they are not those that it has."""
+        if self.base is not None and self.base._n_named < self.base_length:
+            self.base._ids(self.base_length - 1)
+        while self._n_named <= at:
+            n, message = self._n_named, self.own[self._n_named - self.base_length]
+            self._n_named += 1
+            if isinstance(message, Assistant) and message.calls:
+                ids = tuple(self._name(n, i, call.id) for i, call in enumerate(message.calls))
+                if any(id != call.id for id, call in zip(ids, message.calls, strict=True)):
+                    self._renamed[n] = ids
+        return self._renamed.get(at)
+
+    def _name(self, n: int, i: int, given: str) -> str:
+        id, k = given, 0
+        while not ID.fullmatch(id) or self._is_taken(id):
+            id, k = f"{OUR_ID}{digest(given, n, i, k)[:24]}", k + 1
+        self._names[id] = n
+        return id
+
+    def _is_taken(self, id: str) -> bool:
+        if id in self._names:
+            return True
+        one: Conversation = self
+        length = one.base_length
+        while one.base is not None:
+            one = one.base
+            if one._names.get(id, length) < length:
+                return True
+            length = min(length, one.base_length)
+        return False
 
     def encode(self, dialect: str, start: int, stop: int, encode: Encode) -> list[bytes]:
         """The units from `start` to `stop` as a dialect writes them, in pieces that can be joined."""
@@ -133,7 +197,7 @@ class Encoded:
             out = self.chunks[self._cut(first) : self._cut(last)]
         if open_at is not None and open_at >= start:
             base = self.conversation.base_length
-            out.append(encode(settled(self.conversation.own[open_at - base : stop - base])))
+            out.append(encode(self.conversation.settled(open_at, self.conversation.own[open_at - base : stop - base])))
         return out
 
     def _take(self, stop: int, encode: Encode) -> int | None:
@@ -152,7 +216,7 @@ class Encoded:
                 return self.n
             if self._loose_size >= CHUNK:
                 self._join()
-            written = encode(settled(own[at:end]))
+            written = encode(self.conversation.settled(self.n, own[at:end]))
             self.starts.append(self.n)
             self.sizes.append(len(written))
             self.loose.append(written)
@@ -176,6 +240,13 @@ class Encoded:
         self.chunks[n : n + 1] = [chunk[: size - 1], chunk[size:]]
         self.firsts.insert(n + 1, unit)
         return n + 1
+
+
+def as_history(messages: Sequence[Message]) -> History:
+    """Messages that are nobody's conversation yet."""
+    conversation = Conversation()
+    conversation.own.extend(messages)
+    return History(conversation, 0, len(conversation))
 
 
 class History(Sequence[Message]):
@@ -222,7 +293,7 @@ class History(Sequence[Message]):
         first = self.stop - 1
         while first > self.start and isinstance(self.conversation.at(first), Result):
             first -= 1
-        return settled(list(self.conversation.read(first, self.stop)))
+        return self.conversation.settled(first, list(self.conversation.read(first, self.stop)))
 
 
 def view(conversation: Conversation, start: int, stop: int) -> list[Message]:
@@ -234,12 +305,13 @@ def view(conversation: Conversation, start: int, stop: int) -> list[Message]:
     """
     out: list[Message] = [LEFT_OUT] if begins_with_a_reply(conversation, start, stop) else []
     unit: list[Message] = []
-    for message in conversation.read(start, stop):
+    first = start
+    for n, message in enumerate(conversation.read(start, stop), start):
         if not isinstance(message, Result):
-            out += settled(unit)
-            unit = []
+            out += conversation.settled(first, unit)
+            unit, first = [], n
         unit.append(message)
-    return out + settled(unit)
+    return out + conversation.settled(first, unit)
 
 
 def begins_with_a_reply(conversation: Conversation, start: int, stop: int) -> bool:

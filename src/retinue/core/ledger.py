@@ -1,46 +1,34 @@
 """Who holds what. An account covers a run and everything below it; a hold is taken from the run and all its ancestors
 before anything is spent, and settled after, so that no fan-out can spend one unit more than the tree was given.
 
+What others hold is not spent: much of it comes back. So whoever finds too little free waits in line at that account,
+and goes on when enough came back; only when what is *spent* leaves too little, there is nothing to wait for. Who waits
+holds nothing but what it was granted, and those who come later wait behind it.
+
 Four amounts are kept side by side: tokens, nano-dollars, turns, tool calls. (Time is not divided: it is a deadline that
 children inherit.) An account is *funded* in an amount when its limit was taken from its parent at spawn; then the
-parents already hold it and a hold stops there. `reserve` is what only the owner's last turn may touch.
+parents already hold it and a hold stops there.
+`reserve` is what only the owner's last turn may touch.
+
+Nobody waits in a circle. What is held is held for calls, which end, or was granted to a child, and comes back when
+everybody below that child has ended. A run that has a grant itself, or is below one, waits at the accounts above that
+grant only for calls, never for other grants: those who have these may wait for something else that its own grant
+holds. So whoever waits for a grant waits for runs that wait only for what is deeper in the tree. A grant also does not
+come back while everybody below it waits for mail; then it is not waited for.
 """
 
 from __future__ import annotations
 
-import msgspec
+from copy import copy
 
+from retinue.core.accounts import DIMENSIONS, SURE, UNFUNDED, Account, Chain, Draw, Funded, Guess, Limit, funded
+from retinue.core.caches import Cached
+from retinue.core.lines import LATEST, Lines
 from retinue.core.state import NOTHING, Amounts
-from retinue.core.values import NANOS_PER_USD, Budget
+from retinue.core.values import OnLimit
+from retinue.core.verdicts import GO, Ask, Verdict
 
-DIMENSIONS = ("tokens", "usd", "turns", "calls")
-Limit = tuple[int | None, int | None, int | None, int | None]
-UNLIMITED: Limit = (None, None, None, None)
 _RANGE = range(4)
-
-
-class Account(msgspec.Struct, kw_only=True, omit_defaults=True, gc=False):
-    """What one run and its descendants may spend, have spent, and hold. Changed only by this module."""
-
-    id: str
-    parent: str = ""
-    limit: Limit = UNLIMITED
-    funded: tuple[bool, bool, bool, bool] = (False, False, False, False)
-    spent: list[int] = msgspec.field(default_factory=lambda: [0, 0, 0, 0])
-    held: list[int] = msgspec.field(default_factory=lambda: [0, 0, 0, 0])
-    reserve: list[int] = msgspec.field(default_factory=lambda: [0, 0, 0, 0])
-    closed: bool = False
-    below: int = 0
-
-    def free(self, i: int, *, final: bool = False) -> int | None:
-        """What is left in amount `i` for a new hold; None is without limit. Only the owner's last turn has `final`."""
-        limit = self.limit[i]
-        if limit is None:
-            return None
-        return limit - self.spent[i] - self.held[i] - (0 if final else self.reserve[i])
-
-
-Chain = tuple[Account, ...]
 
 
 class Ledger:
@@ -50,15 +38,55 @@ class Ledger:
         self.accounts: dict[str, Account] = {}
         self.touched: dict[str, Account] = {}
         self._chains: dict[str, Chain] = {}
+        self._draws: dict[str, tuple[Draw, ...]] = {}
+        self._grants: dict[tuple[str, int], dict[str, Account]] = {}
+        self._moving: dict[str, int] = {}
+        self.lines = Lines()
+        self.waits: dict[str, tuple[Ask, int, Verdict]] = {}
+        self._askers: dict[str, dict[str, None]] = {}
+        self._again: dict[str, None] = {}
 
-    def open(self, id: str, parent: str, limit: Limit, funded: tuple[bool, bool, bool, bool]) -> None:
-        account = Account(id=id, parent=parent, limit=limit, funded=funded)
+    def open(self, id: str, parent: str, limit: Limit, funded: Funded, on_limit: OnLimit = "land") -> None:
+        account = Account(id=id, parent=parent, limit=limit, funded=funded, on_limit=on_limit)
         self.accounts[id] = self.touched[id] = account
         self._chains.pop(id, None)
+        self._draws.pop(id, None)
+        self._note_grants(account)
         above = self.accounts.get(parent)
         if above is not None:
             above.below += 1
             self.touched[parent] = above
+
+    def reopen(self) -> None:
+        """After a restart: what is not stored. Who waited asks again when it is told."""
+        self.lines.clear()
+        self.waits.clear()
+        self._askers.clear()
+        self._again.clear()
+        self._grants.clear()
+        self._moving.clear()
+        for account in self.accounts.values():
+            self._note_grants(account)
+
+    def _note_grants(self, account: Account) -> None:
+        for i in _RANGE:
+            for giver in self._givers(account, i):
+                self._grants.setdefault((giver.id, i), {})[account.id] = account
+
+    def _givers(self, account: Account, i: int) -> list[Account]:
+        """From whose limits a grant was taken: those above it, up to the first who was granted it himself."""
+        givers = []
+        for above in self.chain(account.parent) if account.funded[i] else ():
+            if above.limit[i] is not None:
+                givers.append(above)
+            if above.funded[i]:
+                break
+        return givers
+
+    def take_touched(self) -> dict[str, Account]:
+        """The accounts that have changed since the last call, as they are now."""
+        touched, self.touched = self.touched, {}
+        return {id: copy(account) for id, account in touched.items()}
 
     def chain(self, id: str) -> Chain:
         """The account of `id` and of everybody above it; the order never changes while they are open."""
@@ -69,19 +97,212 @@ class Ledger:
             self._chains[id] = chain
         return chain
 
-    def lacks(self, id: str, need: Amounts, *, final: bool = False) -> str | None:
+    def lacks(self, id: str, need: Amounts) -> str | None:
         """The name of the first amount that `id` or an ancestor cannot cover, or None."""
+        found = self._uncovered(id, need)
+        return None if found is None else DIMENSIONS[found[1]]
+
+    def short_of(self, id: str, need: Amounts) -> Account | None:
+        """The first account that cannot cover it."""
+        found = self._uncovered(id, need)
+        return None if found is None else found[0]
+
+    def _uncovered(self, id: str, need: Amounts) -> tuple[Account, int] | None:
         chain = self.chain(id)
         for i, amount in enumerate(need):
             if not amount:
                 continue
-            for n, account in enumerate(chain):
-                free = account.free(i, final=final and n == 0)
+            for account in chain:
+                free = account.free(i)
                 if free is not None and free < amount:
-                    return DIMENSIONS[i]
+                    return account, i
                 if account.funded[i]:
                     break
         return None
+
+    def least(self, id: str, i: int) -> tuple[str, int]:
+        """Which of the accounts that a call of `id` is paid from has the least left of amount `i`, and how much."""
+        found = [(draw.account.id, max(0, self.left(draw, i))) for draw in self.draws(id) if i in draw.amounts]
+        return min(found, key=lambda one: one[1], default=(id, 0))
+
+    # waiting
+
+    def draws(self, id: str) -> tuple[Draw, ...]:
+        """The accounts that limit what `id` spends, the nearest first."""
+        found = self._draws.get(id)
+        if found is None:
+            made, covered, has_grant = [], [False, False, False, False], False
+            for n, account in enumerate(self.chain(id)):
+                amounts = tuple(i for i in _RANGE if account.limit[i] is not None and not covered[i])
+                if amounts:
+                    made.append(Draw(account, amounts, n == 0, has_grant))
+                covered = [c or f for c, f in zip(covered, account.funded, strict=True)]
+                has_grant = has_grant or any(self._givers(account, i) for i in _RANGE)
+            found = self._draws[id] = tuple(made)
+        return found
+
+    def left(self, draw: Draw, i: int, *, no_grants: bool = False) -> int:
+        """What is left of an amount for a new hold, if everything came back that is waited for, or only what is held
+        for calls (`no_grants`)."""
+        left = draw.unspent(i)
+        grants = self._grants.get((draw.account.id, i))
+        for id, grant in grants.items() if grants else ():
+            if draw.has_grant or no_grants or not self._moving.get(id):
+                left -= (grant.limit[i] or 0) - grant.spent[i]
+        return left
+
+    def look(self, id: str, ask: Ask, ticket: int = LATEST) -> Verdict:
+        """Whether `id` may make a call now; `ticket` is its place if it stands in line."""
+        found = GO
+        for draw in self.draws(id):
+            account = draw.account
+            is_late = found is GO and self._is_late(draw, _place(draw, ask, ticket))
+            for i in draw.amounts:
+                need = _need(draw, ask, i)
+                if need and self.left(draw, i) < need:
+                    return Verdict("short", account.id, DIMENSIONS[i])
+                if need and found is GO and (is_late or draw.unspent(i) - account.held[i] < need):
+                    found = Verdict("wait", account.id, DIMENSIONS[i])
+        return found
+
+    def _is_late(self, draw: Draw, ticket: int) -> bool:
+        """Whether somebody came before. Who waits for grants does not keep up those who have one."""
+        account = draw.account.id
+        first = self.lines.first(account, has_grant=True)
+        if first is not None and first[1] < ticket:
+            return True
+        first = self.lines.first(account, has_grant=False)
+        return (
+            first is not None
+            and first[1] < ticket
+            and not (draw.has_grant and self._waits_for_grants(first[0], account))
+        )
+
+    def _waits_for_grants(self, id: str, account: str) -> bool:
+        """Whether what is held for calls is not all that the first in line at an account waits for."""
+        ask, _, verdict = self.waits[id]
+        if verdict.account != account:
+            return True
+        draw = next(draw for draw in self.draws(id) if draw.account.id == account)
+        return any(self.left(draw, i, no_grants=True) < _need(draw, ask, i) for i in draw.amounts)
+
+    def wait(self, id: str, ask: Ask, ticket: int, verdict: Verdict) -> None:
+        """Stand in line at the account that has too little, and at those before it, where the run has its turn next."""
+        self.waits[id] = (ask, ticket, verdict)
+        if ask.asked:
+            self._askers.setdefault(verdict.account, {})[id] = None
+        at = []
+        for draw in self.draws(id):
+            at.append(((draw.account.id, draw.has_grant), _place(draw, ask, ticket)))
+            if draw.account.id == verdict.account:
+                break
+        self.lines.stand(id, at)
+
+    def leave(self, id: str) -> None:
+        """Stand in line no more."""
+        ask, _, verdict = self.waits.pop(id, (None, 0, GO))
+        if ask is not None and ask.asked:
+            del self._askers[verdict.account][id]
+            if not self._askers[verdict.account]:
+                del self._askers[verdict.account]
+        self.lines.leave(id)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether nobody has to look again."""
+        return not self.lines.eased and not self._again
+
+    def ease(self, account: str) -> None:
+        """There may be more left at an account than before: the first in line there look again, and whoever has asked
+        about it, wherever it stands: nobody asks for what there is."""
+        self.lines.ease(account)
+        self._again.update(self._askers.get(account, ()))
+
+    def due(self) -> str | None:
+        """The next who has to look again: it can go, there is nothing to wait for, or it lacks something else."""
+        while (first := self.lines.changed()) is not None:
+            for id in first:
+                if self._must_look(id):
+                    return id
+        while self._again:
+            id = next(iter(self._again))
+            del self._again[id]
+            if id in self.waits and self._must_look(id):
+                return id
+        return None
+
+    def _must_look(self, id: str) -> bool:
+        ask, ticket, verdict = self.waits[id]
+        found = self.look(id, ask, ticket)
+        return (found.word, found.account) != (verdict.word, verdict.account) or self._is_answered(ask, found)
+
+    def _is_answered(self, ask: Ask, found: Verdict) -> bool:
+        """Whether who is short has no answer to wait for: it lacks something else, or what it lacks was decided."""
+        if found.word != "short":
+            return False
+        is_asked = found.lack == ask.asked and self.accounts[found.account].on_limit == "ask"
+        return not is_asked or self._is_news(found.account, found.lack)
+
+    # what a person decides
+
+    def _is_news(self, account: str, lack: str) -> bool:
+        """Whether the limit was raised since somebody was asked about it, or nobody was."""
+        i = DIMENSIONS.index(lack)
+        return self.accounts[account].asked[i] != self.accounts[account].limit[i]
+
+    def note_asked(self, account: str, lack: str) -> bool:
+        """Somebody is asked about this limit; whether that is news."""
+        is_news = self._is_news(account, lack)
+        if is_news:
+            found, i = self.accounts[account], DIMENSIONS.index(lack)
+            found.asked = [*found.asked[:i], found.limit[i] or 0, *found.asked[i + 1 :]]
+            self.touched[account] = found
+        return is_news
+
+    def set_on_limit(self, id: str, on_limit: OnLimit) -> None:
+        account = self.accounts[id]
+        if account.on_limit != on_limit == "ask":
+            account.asked = [-1, -1, -1, -1]
+        account.on_limit = on_limit
+        self.changed(account)
+
+    def raise_limit(self, id: str, add: Amounts) -> None:
+        """By so much more; what of it was taken from those above is held there (ask `limits.cannot_raise` first)."""
+        account = self.accounts[id]
+        self.hold(account.parent, funded(account, add))
+        a, b, c, d = (None if m is None else m + more for m, more in zip(account.limit, add, strict=True))
+        account.limit = (a, b, c, d)
+        self.changed(account)
+
+    def changed(self, account: Account) -> None:
+        self.touched[account.id] = account
+        for one in self.chain(account.id):
+            self.ease(one.id)
+
+    def free(self, id: str, i: int) -> int | None:
+        """What `id` and every account above it have free in amount `i`; None is without limit."""
+        least: int | None = None
+        for account in self.chain(id):
+            free = account.free(i)
+            if free is not None:
+                least = max(0, free if least is None else min(least, free))
+            if account.funded[i]:
+                break
+        return least
+
+    # moving
+
+    def stir(self, chain: Chain, n: int) -> None:
+        """A run begins (1) or ceases (-1) to go on by itself; grants in which nobody does are not waited for."""
+        for account in chain:
+            if account.id not in self.accounts:
+                continue
+            self._moving[account.id] = moving = self._moving.get(account.id, 0) + n
+            for i in _RANGE if moving in (0, n) and self.waits else ():
+                for giver in self._givers(account, i):
+                    self.ease(giver.id)
+
+    # holding
 
     def hold(self, id: str, need: Amounts) -> None:
         """Take `need` from `id` and its ancestors. Ask `lacks` first."""
@@ -90,27 +311,38 @@ class Ledger:
     def release(self, id: str, need: Amounts) -> None:
         self._move(self.chain(id), need, NOTHING, -1)
 
-    def settle(self, id: str, hold: Amounts, actual: Amounts) -> None:
+    def settle(self, id: str, hold: Amounts, actual: Amounts, guess: Guess = SURE) -> None:
         """Turn a hold into what was really spent; the rest goes back at once."""
-        self._move(self.chain(id), hold, actual, -1)
+        chain = self.chain(id)
+        self._move(chain, hold, actual, -1)
+        for account in chain if guess != SURE else ():
+            tokens, nanos, unpriced = account.guess
+            account.guess = (tokens + guess[0], nanos + guess[1], unpriced + guess[2])
+            self.touched[account.id] = account
+
+    def count(self, id: str, cached: Cached) -> None:
+        """What a prompt cache gave `id` is known to everybody above it."""
+        for account in self.chain(id):
+            account.cache = account.cache.plus(cached)
+            self.touched[account.id] = account
 
     def _move(self, chain: Chain, hold: Amounts, spent: Amounts, sign: int) -> None:
         """Up to the first funded account the hold moves; above it the grant shrinks by what was spent."""
-        moved = [i for i in _RANGE if hold[i] or spent[i]]
-        if not moved:
+        if hold == NOTHING == spent:
             return
-        touched = self.touched
-        above = [False, False, False, False]
+        touched, is_spent = self.touched, spent != NOTHING
+        more = [sign * amount for amount in hold]
         for account in chain:
-            held, total, funded = account.held, account.spent, account.funded
-            for i in moved:
-                if above[i]:
-                    held[i] -= spent[i]
-                else:
-                    held[i] += sign * hold[i]
-                    above[i] = funded[i]
-                total[i] += spent[i]
+            a, b, c, d = account.held
+            account.held = [a + more[0], b + more[1], c + more[2], d + more[3]]
+            if is_spent:
+                a, b, c, d = account.spent
+                account.spent = [a + spent[0], b + spent[1], c + spent[2], d + spent[3]]
+            if account.funded is not UNFUNDED:
+                more = [-spent[i] if is_funded else more[i] for i, is_funded in enumerate(account.funded)]
             touched[account.id] = account
+            if sign < 0 and self.waits:
+                self.lines.ease(account.id)
 
     def keep(self, id: str, reserve: Amounts) -> None:
         """Set aside what the owner's last turn would cost."""
@@ -119,6 +351,7 @@ class Ledger:
         if kept != account.reserve:
             account.reserve = kept
             self.touched[id] = account
+            self.ease(id)
 
     def close(self, id: str) -> None:
         """The run ended. While something below it is open its account stays, as the pool of those that outlive it."""
@@ -126,15 +359,28 @@ class Ledger:
         account.reserve = [0, 0, 0, 0]
         account.closed = True
         self.touched[id] = account
+        self.ease(id)
         while account.closed and account.below == 0:
             self._give_back(account)
-            del self.accounts[account.id]
-            self._chains.pop(account.id, None)
+            self._forget(account)
             parent = self.accounts.get(account.parent)
             if parent is None:
                 return
             parent.below -= 1
             self.touched[parent.id] = account = parent
+
+    def _forget(self, account: Account) -> None:
+        for i in _RANGE:
+            for giver in self._givers(account, i):
+                grants = self._grants[(giver.id, i)]
+                del grants[account.id]
+                if not grants:
+                    del self._grants[(giver.id, i)]
+                self.ease(giver.id)
+        del self.accounts[account.id]
+        self._moving.pop(account.id, None)
+        self._chains.pop(account.id, None)
+        self._draws.pop(account.id, None)
 
     def _give_back(self, account: Account) -> None:
         left = [0, 0, 0, 0]
@@ -145,30 +391,11 @@ class Ledger:
             self.release(account.parent, (left[0], left[1], left[2], left[3]))
 
 
-def limits_of(budget: Budget) -> Limit:
-    usd = None if budget.usd is None else round(budget.usd * NANOS_PER_USD)
-    return (budget.tokens, usd, budget.turns, budget.calls)
+def _need(draw: Draw, ask: Ask, i: int) -> int:
+    """What an account must have for a call; whoever owns the limit must be able to pay a last turn after it."""
+    return ask.need[i] + (ask.last[i] if ask.need[i] and draw.is_own and not ask.is_last else 0)
 
 
-def shares(free: Limit, policy: str, weights: list[int]) -> list[Limit]:
-    """Divide what a parent has free among the children of one order.
-
-    `equal`: the same to each. `remaining`: all of it to the first, nothing to those after it. `proportional`: by
-    weight. `fixed:N`: N tokens each. Unlimited amounts stay unlimited; what does not divide stays with the parent.
-    """
-    n = len(weights)
-    if policy == "equal":
-        return [_each(free, 1, n)] * n
-    if policy == "remaining":
-        return [free] + [_each(free, 0, 1)] * (n - 1)
-    if policy == "proportional":
-        total = sum(weights) or 1
-        return [_each(free, w, total) for w in weights]
-    if policy.startswith("fixed:") and policy[6:].isdecimal() and policy.isascii():
-        return [(int(policy[6:]), None, None, None)] * n
-    raise ValueError(f"unknown share {policy!r}; use equal, remaining, proportional or fixed:<tokens>")
-
-
-def _each(free: Limit, part: int, whole: int) -> Limit:
-    a, b, c, d = (None if f is None else max(0, f) * part // whole for f in free)
-    return (a, b, c, d)
+def _place(draw: Draw, ask: Ask, ticket: int) -> int:
+    """The last turn of whoever owns a limit goes before everybody who draws from it."""
+    return 0 if draw.is_own and ask.is_last else ticket

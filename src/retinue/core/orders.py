@@ -6,6 +6,7 @@ from typing import Literal
 
 import msgspec
 
+from retinue.core.caches import Tag
 from retinue.core.values import Budget, Capabilities, Join, Limits, Origin, Report, Value
 
 
@@ -30,11 +31,17 @@ class Context(Value):
 
 
 class Lane(Value):
-    """A named queue with a size. `on_full` decides whether a spawn waits in it or is refused."""
+    """A named queue with a size, for one tree of runs (`scope`) or for all. `on_full` decides whether a spawn waits in
+    it or is refused, which only a lane of one tree can do: only there it is known how many others want a slot."""
 
     name: str
     size: int
     on_full: Literal["queue", "refuse"] = "queue"
+    scope: Literal["all", "tree"] = "all"
+
+    @property
+    def is_shared(self) -> bool:
+        return self.scope == "all" and self.on_full == "queue"
 
     def __post_init__(self) -> None:
         if self.size < 1:
@@ -62,6 +69,10 @@ class Retry(Value):
     def __post_init__(self) -> None:
         if self.attempts < 1 or self.base_ms < 0 or self.cap_ms < 0:
             raise ValueError("a retry policy has at least one attempt and no negative times")
+
+
+DRAWN = "drawn"
+"""A share by which nothing is set aside: the budget is a limit, and what is spent comes from the parent's account."""
 
 
 class Order(Value):
@@ -119,6 +130,11 @@ class Order(Value):
     isolation: Literal["", "worktree"] = ""
     loaded: tuple[Loaded, ...] = ()
 
+    @property
+    def granted(self) -> Budget:
+        """What its parent has set aside for it."""
+        return Budget() if self.share == DRAWN else self.budget
+
     def __post_init__(self) -> None:
         if self.weight < 0:
             raise ValueError(f"Order.weight must be 0 or more, not {self.weight}")
@@ -135,7 +151,8 @@ class Slot(Value):
 
 
 class Spec(Value):
-    """The immutable order for one run, with everything that was decided when it was taken on."""
+    """The immutable order for one run, with everything that was decided when it was taken on. `tag` is what its first
+    prompt was expected to cost."""
 
     id: str
     order: Order
@@ -151,6 +168,7 @@ class Spec(Value):
     capabilities: Capabilities = Capabilities()
     model: str = ""
     origin: Origin = Origin()
+    tag: Tag | None = None
 
 
 class Send(Value):
@@ -176,7 +194,7 @@ class Orders(Value):
 
     `answer` is the call's result, unless children are joined or there is a `wait`: then the call stays open until they
     have ended. `posts` are texts for the channel that asked. `refusals` maps a limit's name to the words that the
-    family uses for it. `pause` ends the turn and waits for news.
+    family uses for it; `{why}` in them stands for the numbers. `pause` ends the turn and waits for news.
     """
 
     spawns: tuple[Order, ...] = ()

@@ -16,8 +16,8 @@ def step(delivery: Delivery, event: Sent | Acked | Bounced | Requeued | Dropped,
     match event:
         case Sent():
             _must(delivery, event, "pending", "sent")
-            text = delivery.text or event.text
-            return replace(delivery, state="sent", text=text, attempts=delivery.attempts + 1)
+            text, note = delivery.text or event.text, delivery.note or event.note
+            return replace(delivery, state="sent", text=text, note=note, attempts=delivery.attempts + 1)
         case Acked():
             _must(delivery, event, "sent")
             return replace(delivery, state="acked", error="")

@@ -7,7 +7,6 @@ rule for those below it, and nobody can take one away. A person's grant answers 
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Literal
@@ -15,6 +14,7 @@ from typing import Literal
 import msgspec
 
 from retinue.core.arguments import BadArguments, parse
+from retinue.core.hosts import spelled
 from retinue.core.text import clip, digest
 from retinue.core.values import MODES, Call, Capabilities, Grant, Guard, Value
 
@@ -34,7 +34,6 @@ _SHELL = re.compile(r"[;&|`$()<>\n\r\\{}!#]")
 
 
 DOMAIN = "domain:"
-DOTS = dict.fromkeys(map(ord, "\u3002\uff0e\uff61"), ".")
 
 
 class Ruling(Value):
@@ -167,24 +166,60 @@ def matches(rule: Rule, tool: str, guard: Guard, subject: str | None, cwd: str =
     return bool(_glob(rule.pattern).fullmatch(subject))
 
 
-def denied_path(bounds: Iterable[tuple[str, tuple[str, ...]]], tool: str, path: str) -> str:
-    """The rule that denies this path, or "". For tools, which alone know where a link really leads: `bounds` are the
-    directories and rules of the run and its ancestors."""
+def barred_path(
+    bounds: Iterable[tuple[str, tuple[str, ...]]],
+    names: Iterable[str],
+    path: str,
+    tool: str = "",
+    written: str = "",
+    cwd: str = "",
+) -> str:
+    """The rule that keeps tools of these names from a path, or "". For tools, which alone know where a link leads.
+    `bounds` are the directories and rules of the run and its ancestors. A rule that asks counts like a denial, for
+    nobody was asked; unless it spoke of the call itself: `tool`, with the path `written` in `cwd` ("": a patch)."""
     guard = Guard(risk="write", subject="path")
-    for cwd, rules in bounds:
-        for text in rules:
-            rule = read_rule(text)
-            is_denial = rule.effect == "deny" and rule.pattern is not None
-            if is_denial and matches(rule, tool, guard, _whole(cwd, path), cwd):
+    asked = _whole(cwd, written) if written.strip() else None
+    rules = [(own, text, read_rule(text)) for own, texts in bounds for text in texts]
+    for name in names:
+        for own, text, rule in rules:
+            if rule.effect == "allow" or rule.pattern is None or not matches(rule, name, guard, _whole(own, path), own):
+                continue
+            if rule.effect == "deny" or not (tool and matches(rule, tool, guard, asked, own)):
                 return text
     return ""
 
 
-def denied_url(bounds: Iterable[tuple[str, tuple[str, ...]]], tool: str, url: str) -> str:
-    """The rule that denies an address, or "": where a redirection leads is not known before."""
-    guard = Guard(risk="network", subject="url")
+def patterns_below(bounds: Iterable[tuple[str, tuple[str, ...]]], names: Sequence[str], top: str) -> list[str]:
+    """The patterns of the rules that keep tools of these names from a path, each as seen from the directory `top`."""
+    found: dict[str, None] = {}
+    for own, texts in bounds:
+        for rule in map(read_rule, texts):
+            if rule.effect == "allow" or rule.pattern is None or not any(_glob(rule.tool).fullmatch(n) for n in names):
+                continue
+            far = rule.pattern.startswith("**")
+            whole = f"/{rule.pattern}" if far else _whole(_literal(own), rule.pattern)
+            found.update(dict.fromkeys(_seen_from(whole.split("/")[1:], [p for p in top.split("/") if p])))
+    return list(found)
+
+
+def _seen_from(pattern: list[str], top: list[str]) -> list[str]:
+    """What is left of a pattern behind the directories of `top`, in each way that it can match them."""
+    reached = {0}
+    for name in [*top, None]:
+        for i in sorted(reached):
+            if i < len(pattern) and pattern[i] == "**":
+                reached.add(i + 1)
+        if name is not None:
+            stay = {i for i in reached if i < len(pattern) and pattern[i] == "**"}
+            step = {i + 1 for i in reached - stay if i < len(pattern) and _glob(pattern[i]).fullmatch(name)}
+            reached = stay | step
+    return ["/".join(pattern[i:]) for i in sorted(reached) if i < len(pattern)]
+
+
+def denied_tool(bounds: Iterable[tuple[str, tuple[str, ...]]], tool: str) -> bool:
+    """Whether a rule denies the tool whatever it is called with."""
     rules = [read_rule(text) for _, texts in bounds for text in texts]
-    return next((r.words for r in rules if r.effect == "deny" and matches(r, tool, guard, url)), "")
+    return any(r.effect == "deny" and r.pattern is None and _glob(r.tool).fullmatch(tool) for r in rules)
 
 
 def stricter(a: str, b: str) -> str:
@@ -258,17 +293,5 @@ def _in_domain(url: str, domain: str) -> bool:
     found = re.match(r"[a-z][a-z0-9+.-]*://([^/?#\\]*)", url.strip(), re.IGNORECASE)
     if found is None:
         return False
-    host, wanted = _host(found[1].rpartition("@")[2]), _host(domain.removeprefix("*."))
+    host, wanted = spelled(found[1].rpartition("@")[2]), spelled(domain.removeprefix("*."))
     return bool(host) and (host == wanted or host.endswith("." + wanted))
-
-
-def _host(text: str) -> str:
-    """A host as it is asked for: in lower case, in ASCII, without a port, and without marks that nobody sees."""
-    if text.startswith("["):
-        return text.partition("]")[0].lower() + "]"
-    text = unicodedata.normalize("NFKC", text).translate(DOTS)
-    text = "".join(c for c in text if unicodedata.category(c) != "Cf").lower().partition(":")[0].rstrip(".")
-    try:
-        return text.encode("idna").decode()
-    except UnicodeError:
-        return text

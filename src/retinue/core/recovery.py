@@ -8,7 +8,9 @@ from retinue.core.calls import close_recovered, settle, start_tool, start_woken,
 from retinue.core.desk import Desk
 from retinue.core.ending import finish
 from retinue.core.events import Recovered
-from retinue.core.state import Calls, Run, Waiting
+from retinue.core.state import Calls, Run, Thinking, Waiting
+from retinue.core.suspects import is_guilty, is_in_flight, weigh
+from retinue.core.tree import Tree
 from retinue.core.values import Result
 
 UNKNOWN = (
@@ -17,11 +19,13 @@ UNKNOWN = (
 )
 
 
-def again(run: Run, *, in_flight: bool = False) -> Run:
-    return replace(run, restarts=run.restarts + 1, deaths=run.deaths + 1 if in_flight else run.deaths)
+def again(run: Run, event: Recovered) -> Run:
+    """Taken up by a new process. A defect that an earlier one met is tried again."""
+    suspicion = weigh(run, event) if is_in_flight(run) else run.suspicion
+    return replace(run, restarts=run.restarts + 1, epoch=event.epoch, suspicion=suspicion, defect="")
 
 
-def stop_recovery(run: Run, event: Recovered, d: Desk, *, in_flight: bool = False) -> Run | None:
+def stop_recovery(run: Run, event: Recovered, d: Desk) -> Run | None:
     """Why a run is not taken up again after a restart: it asked not to be, it is too old, or it keeps killing us."""
     rules, order = d.rules, d.order
     if order.on_restart == "fail":
@@ -30,18 +34,19 @@ def stop_recovery(run: Run, event: Recovered, d: Desk, *, in_flight: bool = Fals
         return finish(run, d, "interrupted", "too_old", error="the run was too old to be taken up again")
     if run.restarts >= rules.max_restarts:
         return finish(run, d, "interrupted", "restarts", error=f"the run was restarted {run.restarts} times")
-    if in_flight and not event.clean and run.deaths + 1 >= rules.max_deaths:
-        error = f"the process died {run.deaths + 1} times in a row with this run in flight"
+    if is_in_flight(run) and is_guilty(run, event, rules):
+        n = run.suspicion.alone + 1 if run.suspicion is not None else 1
+        error = f"the process died {n} times in a row as soon as this run was taken up, and not without it"
         return finish(run, d, "interrupted", "quarantined", error=error)
     return None
 
 
 def recover_calls(run: Run, calls: Calls, event: Recovered, d: Desk) -> Run:
     """Tools that were under way are repeated, looked after, or reported as unknown: by their class, never by luck."""
-    stopped = stop_recovery(run, event, d, in_flight=bool(calls.tools))
+    stopped = stop_recovery(run, event, d)
     if stopped is not None:
         return stopped
-    run = again(run, in_flight=bool(calls.tools) and not event.clean)
+    run = again(run, event)
     for found in event.calls:
         bit = 1 << found.index
         if not calls.tools & bit or event.turn != run.turn:
@@ -57,6 +62,11 @@ def recover_calls(run: Run, calls: Calls, event: Recovered, d: Desk) -> Run:
             start_woken(run, d, watch, again=True)
     run, calls = close_recovered(run, d, calls)
     return settle(run, d, wake(run, d, calls))
+
+
+def waiting_for_provider(tree: Tree) -> list[str]:
+    """The runs of a tree that wait for their provider."""
+    return [id for id, run in tree.runs.items() if isinstance(run.state, Thinking) and run.state.retry_at is not None]
 
 
 def out_of_time(run: Run, d: Desk) -> Run | None:

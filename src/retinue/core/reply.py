@@ -8,10 +8,10 @@ from msgspec.structs import replace
 
 from retinue.core.calls import dispatch
 from retinue.core.desk import Desk, seated, weight
-from retinue.core.effects import Abort
-from retinue.core.ending import book_estimate, finish, free_slots
+from retinue.core.ending import break_off, charged, finish, free_slots, guess, within
 from retinue.core.events import ModelFailed, Replied
-from retinue.core.state import Run, Thinking
+from retinue.core.state import NOTHING, REFUSALS, Run, Thinking
+from retinue.core.tags import reckon, warm_until
 from retinue.core.text import clip, digest
 from retinue.core.turn import (
     ANNOUNCE,
@@ -23,8 +23,9 @@ from retinue.core.turn import (
     relist_children,
     sooner,
     think,
+    why_no_more,
 )
-from retinue.core.values import Artifact, Reply, Usage, User
+from retinue.core.values import MOST_TOKENS, Artifact, Reply, Usage, User
 
 TOO_LONG = ("context_exhausted", "too_large")
 """What is too large for a provider's gate is cured like what is too long for its model."""
@@ -33,19 +34,15 @@ MOST_OF_TASK = 8_000
 
 
 def abandon(run: Run, state: Thinking, d: Desk) -> Run:
-    """Break off a model call; what it may have cost is booked."""
-    if state.retry_at is not None:
-        d.roster.ledger.release(run.id, state.hold)
-    else:
-        d.perform(Abort(run=run.id))
-        run = book_estimate(run, d, state.hold)
-    return seated(run, d.now)
+    """Break off a model call."""
+    return seated(break_off(run, state, d), d.now)
 
 
 def take_reply(run: Run, state: Thinking, event: Replied, d: Desk) -> Run:
     reply, said = event.reply, event.reply.message
     used = _counted(run, d, reply)
-    d.roster.ledger.settle(run.id, state.hold, (used.tokens, used.nanos, 1, 0))
+    d.tree.ledger.settle(run.id, state.hold, (used.tokens, used.nanos, 1, 0), guess(used, d))
+    run = reckon(run, d, used, state.expected)
     spilled = run.spilled
     if event.spilled is not None:
         sha, n = event.spilled
@@ -61,7 +58,9 @@ def take_reply(run: Run, state: Thinking, event: Replied, d: Desk) -> Run:
         empty=run.empty if not said.text.strip() and not said.calls else 0,
         spilled=spilled,
         model_used=reply.model or d.spec.model,
-        deaths=0,
+        suspicion=None,
+        prompt=used.input,
+        warm_until=warm_until(d, used),
     )
     run = seated(replace(d.append(run, said), context=used.tokens, fresh=0), d.now)
     if reply.stop == "refusal":
@@ -79,16 +78,22 @@ def _counted(run: Run, d: Desk, reply: Reply) -> Usage:
     """What the provider counted; what it did not count is booked at its bound, as an estimate."""
     told = reply.usage
     used = Usage(
-        input=max(0, told.input),
-        output=max(0, told.output),
-        cache_read=max(0, told.cache_read),
-        cache_write=max(0, told.cache_write),
+        input=_in_bounds(told.input),
+        output=_in_bounds(told.output),
+        cache_read=_in_bounds(told.cache_read),
+        cache_write=_in_bounds(told.cache_write),
+        estimated=_in_bounds(told.estimated),
         turns=1,
     )
     if not used.tokens:
         bound, said = prompt_bound(run, d), weight(reply.message)
-        return replace(used, estimated=bound + said, nanos=max(0, told.nanos) or d.model.cost(bound, said))
-    return replace(used, nanos=max(0, told.nanos) or d.model.cost(used.input, used.output))
+        nanos = max(0, told.nanos) or d.model.cost(bound, said)
+        return replace(used, estimated=bound + said, nanos=nanos, nanos_estimated=nanos)
+    return charged(d.model, replace(used, nanos=told.nanos, nanos_estimated=max(0, told.nanos_estimated)))
+
+
+def _in_bounds(count: int) -> int:
+    return count if 0 <= count <= MOST_TOKENS else min(max(0, count), MOST_TOKENS)
 
 
 def _take_calls(run: Run, state: Thinking, event: Replied, d: Desk) -> Run:
@@ -102,7 +107,7 @@ def _take_calls(run: Run, state: Thinking, event: Replied, d: Desk) -> Run:
                 return dispatch(run, d, said, cut=False)
             return finish(run, d, "incomplete", "turn_limit")
         case "final":
-            return finish(run, d, "incomplete", "budget")
+            return finish(run, d, "incomplete", "budget", error=why_no_more(run, d))
         case "summary" | "announce":
             return finish(run, d, "incomplete", "no_report")
         case "compact":
@@ -125,14 +130,14 @@ def _take_text(run: Run, state: Thinking, event: Replied, d: Desk) -> Run:
     if event.reply.stop == "length":
         return finish(run, d, "incomplete", "length", text=text)
     if state.purpose == "final":
-        return finish(run, d, "incomplete", "budget", text=text)
+        return finish(run, d, "incomplete", "budget", text=text, error=why_no_more(run, d))
     if state.purpose == "grace":
         return finish(run, d, "incomplete", "turn_limit", text=text)
     if state.purpose == "summary":
         return finish(run, d, "completed", "done", text=text)
     if state.purpose == "announce":
         return finish(run, d, "completed", "done", text=text, data=run.said)
-    if d.roster.has_mail(run.id):
+    if d.tree.has_mail(run.id):
         return next_turn(run, d)
     if order.must_submit:
         return _remind(run, d)
@@ -162,41 +167,67 @@ def _rest(run: Run, d: Desk, *, all: bool = False) -> Run:
 
 
 def take_failure(run: Run, state: Thinking, event: ModelFailed, d: Desk) -> Run:
+    run, state = _pay_for_failure(run, state, event, d)
     tries = state.tries + 1
     if event.retry:
-        wait = _before_next_try(run, event, d, tries)
+        wait = _before_next_try(run, state, event, d, tries)
         if wait is not None:
-            ms, why = wait
-            again = replace(state, tries=tries, retry_at=d.now + ms, waits_for=why)
-            return replace(run, state=again, wake_at=sooner(run.deadline, d.now + ms))
-    d.roster.ledger.release(run.id, state.hold)
+            at, why = wait
+            until = d.now + d.rules.wait_ms if state.patient_until is None else state.patient_until
+            kind = event.kind if why else ""
+            again = replace(state, tries=tries, retry_at=at, waits_for=why, waits_kind=kind)
+            if why:
+                # Nobody knows how long its provider keeps it: what the call may cost is held anew when it is made.
+                d.tree.ledger.release(run.id, again.hold)
+                again = replace(again, hold=NOTHING)
+            again = replace(again, patient_until=until if why else None)
+            return replace(run, state=again, wake_at=sooner(run.deadline, at))
+    d.tree.ledger.release(run.id, state.hold)
     run = seated(run, d.now)
     if event.kind not in TOO_LONG:
-        error = f"Failed after {tries} attempts: {event.message}" if event.retry else event.message
+        is_tried = event.retry and event.kind not in REFUSALS
+        error = f"Failed after {tries} attempts: {event.message}" if is_tried else event.message
         return finish(run, d, "failed", event.kind, error=error)
     if state.purpose not in ("turn", "compact") or run.length - run.start <= 4:
         return finish(run, d, "failed", "context_exhausted", error=event.message)
     # What was too long stays too long: only the younger half is shown to be summed up, and if need be half of that.
-    run = replace(run, start=run.start + (run.length - run.start) // 2, context=0)
+    run = replace(run, start=run.start + (run.length - run.start) // 2, context=0, prompt=0, warm_until=0)
     if state.purpose == "turn":
         run = d.append(run, User(text=f"{COMPACT}\n\n{CUT}{clip(d.order.task, MOST_OF_TASK)}", kind="nudge"))
     return think(run, d, "compact")
 
 
-def _before_next_try(run: Run, event: ModelFailed, d: Desk, tries: int) -> tuple[int, str] | None:
-    """How long to wait, and for what if it is long; None when it is not tried again.
+def _pay_for_failure(run: Run, state: Thinking, event: ModelFailed, d: Desk) -> tuple[Run, Thinking]:
+    """An answer that broke off has cost something. It is taken from what the call holds; the next try holds it anew."""
+    usage = event.usage
+    if usage is None or not usage.tokens:
+        return run, state
+    tokens, nanos, turns, calls = state.hold
+    used = within(charged(d.model, usage), state.hold)
+    part = (min(tokens, used.tokens), used.nanos, 0, 0)
+    d.tree.ledger.settle(run.id, part, part, guess(used, d))
+    run = reckon(replace(run, usage=run.usage.plus(used)), d, used, state.expected)
+    return run, replace(state, hold=(tokens - part[0], nanos - part[1], turns, calls))
 
-    An account that is spent is not filled by asking: there the patience begins at once. It ends with the longest wait.
+
+def _before_next_try(run: Run, state: Thinking, event: ModelFailed, d: Desk, tries: int) -> tuple[int, str] | None:
+    """When it is tried again, and what is waited for if that is long; None when it is not tried again.
+
+    An account that is refused is not cured by asking: there the patience begins at once. It ends with the longest wait.
+    A key that is refused stays so until another is brought, which wakes the run; whoever has it from others (it comes
+    with a time to wait) asks again itself. What was refused without a reason is not waited for.
     """
     retry = d.order.retry
-    spent = event.kind == "quota"
-    if tries < retry.attempts and not spent:
+    if tries < retry.attempts and event.kind not in REFUSALS:
         ceiling = min(retry.cap_ms, retry.base_ms << min(tries - 1, 20))
         why = ""
     else:
-        if retry.then == "fail" or (tries - retry.attempts) * max(1, retry.cap_ms) > d.rules.wait_ms:
+        until = d.now + d.rules.wait_ms if state.patient_until is None else state.patient_until
+        if retry.then == "fail" or event.kind == "forbidden" or d.now >= until:
             return None
         ceiling = retry.cap_ms
         why = f"{event.kind}: {event.message}"[:300]
+        if event.kind == "auth" and not event.after_ms:
+            return until, why
     jitter = int(digest(run.id, run.attempt, "jitter")[:8], 16) % (ceiling + 1)
-    return max(event.after_ms, 0) + (ceiling if why else 0) + jitter, why
+    return d.now + max(event.after_ms, 0) + (ceiling if why else 0) + jitter, why

@@ -1,5 +1,17 @@
 """One run: a function for each state, each of which takes every event or refuses it.
 
+Theory of operation. A run is always in one of eight states. `Queued` and `Short` wait for their turn: for slots in
+lanes, or for budget that others hold. `Thinking` has a model call under way (or one that is tried again at `retry_at`).
+A reply with calls leads to `Working`, while any of its tools runs; to `Asking`, while none runs and a person has to
+answer; to `Waiting`, while only children are out, or while there is nothing to do until mail comes. A reply without
+calls leads to the end, which `Stopping` delays until children have ended and a stopped call is paid for. `Ended` is
+final.
+
+*Seated* is a run that holds a slot in each of its lanes: `Thinking`, and `Working` but for one that gave its slots back
+while it waited for a permission. `desk.seated` is the moment between two acts of such a run: an idle `Thinking` that
+holds nothing. An event carries what fences it off from older ones: the attempt for model calls, turn and index for
+tools, a ticket for slots.
+
 Rules of this file: it decides and never acts; a check that can refuse stands before the first change; an event that a
 state does not take raises `InvalidTransition`, which the engine records as stale. There are no wildcard arms: a new
 event does not type-check until every state has decided about it.
@@ -11,26 +23,28 @@ from typing import assert_never
 
 from msgspec.structs import replace
 
-from retinue.core import asking, policy, spawn
+from retinue.core import asking, spawn
 from retinue.core.calls import (
     close_call,
     close_composed,
     detach,
     keep_waiting,
     let_rest,
-    queue,
     resume,
     settle,
     stir,
 )
 from retinue.core.desk import Desk, seated
-from retinue.core.ending import book_estimate, conclude, finish
+from retinue.core.ending import book_estimate, conclude, finish, pay_for_broken_off, take_along
 from retinue.core.events import (
+    Aborted,
     Admitted,
+    Afforded,
     Answered,
     Asked,
     CancelAsked,
     ChildEnded,
+    Cleared,
     Composed,
     Decided,
     Enlisted,
@@ -39,29 +53,51 @@ from retinue.core.events import (
     Narrowed,
     Ordered,
     Posted,
+    Prolonged,
     Recovered,
     Replied,
     RunEvent,
+    StateEvent,
     Submitted,
     ToolReturned,
     Woke,
 )
-from retinue.core.kin import child_at_calls, news, post, stale
+from retinue.core.kin import cancel, child_at_calls, news, note, stale
+from retinue.core.lining_up import queued, short
 from retinue.core.recovery import again, out_of_time, recover_calls, stop_recovery, waited_too_long
 from retinue.core.reply import abandon, take_failure, take_reply
-from retinue.core.state import Asking, Calls, Ended, Queued, Run, Stopping, Thinking, Waiting, Working
-from retinue.core.turn import call_model, next_turn, sooner, think
+from retinue.core.state import (
+    Asking,
+    Calls,
+    Ended,
+    Queued,
+    Run,
+    Short,
+    Stopping,
+    Thinking,
+    Waiting,
+    Working,
+    account_refusal,
+)
+from retinue.core.turn import next_turn, post, think, try_again
 from retinue.core.values import Artifact, Result
+from retinue.core.words import fill
 from retinue.errors import Refused
 
 
 def step(run: Run, event: RunEvent, d: Desk) -> Run:
     """One event through the machine."""
+    if isinstance(event, Aborted):
+        return pay_for_broken_off(run, d, event)
+    if isinstance(event, Recovered):
+        run = _pay_after_restart(run, event, d)
     match run.state:
         case Queued():
-            return _queued(run, run.state, event, d)
+            return queued(run, run.state, event, d)
         case Thinking():
             return _thinking(run, run.state, event, d)
+        case Short():
+            return short(run, run.state, event, d)
         case Working():
             return _at_calls(run, run.state.calls, event, d)
         case Asking():
@@ -78,63 +114,17 @@ def step(run: Run, event: RunEvent, d: Desk) -> Run:
             assert_never(run.state)
 
 
-def _queued(run: Run, state: Queued, event: RunEvent, d: Desk) -> Run:
-    match event:
-        case Enlisted():
-            if run.version:
-                raise stale(run, event, "it was enlisted before")
-            return _enter_lanes(run, d, 0, back=False)
-        case Admitted():
-            if run.id not in d.roster.granted:
-                raise stale(run, event, "no slot was given to it")
-            d.roster.granted.discard(run.id)
-            return _enter_lanes(run, d, state.lane + 1, back=state.back)
-        case ChildEnded():
-            return news(run, event, d)
-        case Posted():
-            return post(run, event.mail, d)
-        case CancelAsked():
-            return _cancel(run, event, d)
-        case Narrowed():
-            return _narrow(run, event, d)
-        case Granted():
-            return _grant(run, event)
-        case Woke():
-            return out_of_time(run, d) or waited_too_long(run, d)
-        case Recovered():
-            if state.lane < len(d.order.lanes) and d.roster.waits(run.id, d.order.lanes[state.lane]):
-                return again(run)
-            return stop_recovery(run, event, d) or _enter_lanes(again(run), d, 0, back=state.back)
-        case Replied() | ModelFailed() | ToolReturned() | Ordered() | Submitted() | Asked() | Answered() | Composed():
-            raise stale(run, event)
-        case Decided():
-            raise stale(run, event, "it asks for no permission")
-        case _:
-            assert_never(event)
+def _pay_after_restart(run: Run, event: Recovered, d: Desk) -> Run:
+    """Nobody will say any more what calls have cost that were stopped before the process died."""
+    for lost in run.broken_off:
+        if lost.attempt in event.unsent:
+            d.tree.ledger.release(run.id, lost.hold)
+        else:
+            run = book_estimate(run, d, lost.hold)
+    return replace(run, broken_off=()) if run.broken_off else run
 
 
-def _enter_lanes(run: Run, d: Desk, first: int, *, back: bool) -> Run:
-    lanes = d.order.lanes
-    held = d.roster.acquire(run.id, lanes, first, back=back)
-    if held < len(lanes):
-        return queue(run, d, held, back=back)
-    return next_turn(seated(run if back else _start(run, d), d.now), d)
-
-
-def _start(run: Run, d: Desk) -> Run:
-    """The clocks that count from the start begin here."""
-    if run.started_at is not None:
-        return run
-    order = d.order
-    deadline = run.deadline
-    if order.clock == "start" and order.timeout_ms is not None:
-        deadline = sooner(deadline, d.now + order.timeout_ms)
-    if order.budget.seconds is not None:
-        deadline = sooner(deadline, d.now + round(order.budget.seconds * 1000))
-    return replace(run, started_at=d.now, deadline=deadline)
-
-
-def _thinking(run: Run, state: Thinking, event: RunEvent, d: Desk) -> Run:
+def _thinking(run: Run, state: Thinking, event: StateEvent, d: Desk) -> Run:
     match event:
         case Replied():
             if event.attempt != state.attempt or state.retry_at is not None:
@@ -152,30 +142,32 @@ def _thinking(run: Run, state: Thinking, event: RunEvent, d: Desk) -> Run:
                 return run
             return next_turn(abandon(run, state, d), d)
         case CancelAsked():
-            return _cancel(run, event, d)
-        case Narrowed():
-            return _narrow(run, event, d)
-        case Granted():
-            return _grant(run, event)
+            return cancel(run, event, d)
+        case Narrowed() | Granted() | Cleared() | Prolonged():
+            return note(run, event, d)
         case Woke():
             ended = out_of_time(run, d)
             if ended is not None:
                 return ended
+            if state.retry_at is not None and event.early:
+                fresh = replace(state, tries=0, waits_for="", waits_kind="", patient_until=None)
+                return try_again(run, d, fresh)
             if state.retry_at is not None and state.retry_at <= d.now:
-                return call_model(run, d, state)
+                return try_again(run, d, state)
             return run if state.retry_at is not None else waited_too_long(run, d)
         case Recovered():
-            if event.attempt != state.attempt:
-                return again(run)
-            if state.retry_at is not None:
-                return stop_recovery(run, event, d) or again(run)
-            stopped = stop_recovery(run, event, d, in_flight=True)
-            if stopped is not None:
-                return stopped
-            # The lost attempt may have been paid for: its bound is booked, and the new one is held beside it.
-            run = book_estimate(again(run, in_flight=not event.clean), d, state.hold)
-            return think(seated(run, d.now), d, state.purpose)
-        case Enlisted() | Admitted() | ToolReturned() | Ordered() | Submitted() | Asked() | Answered() | Composed():
+            return _recover_thinking(run, state, event, d)
+        case (
+            Enlisted()
+            | Admitted()
+            | Afforded()
+            | ToolReturned()
+            | Ordered()
+            | Submitted()
+            | Asked()
+            | Answered()
+            | Composed()
+        ):
             raise stale(run, event)
         case Decided():
             raise stale(run, event, "it asks for no permission")
@@ -183,7 +175,26 @@ def _thinking(run: Run, state: Thinking, event: RunEvent, d: Desk) -> Run:
             assert_never(event)
 
 
-def _at_calls(run: Run, calls: Calls, event: RunEvent, d: Desk) -> Run:
+def _recover_thinking(run: Run, state: Thinking, event: Recovered, d: Desk) -> Run:
+    if event.attempt != state.attempt:
+        return again(run, event)
+    if state.retry_at is not None:
+        # A new process may have been given another key.
+        stopped, is_refused = stop_recovery(run, event, d), account_refusal(run) == "auth"
+        return stopped or (try_again(again(run, event), d, state) if is_refused else again(run, event))
+    stopped = stop_recovery(run, event, d)
+    if stopped is not None:
+        return stopped
+    run = again(run, event)
+    if state.attempt in event.unsent:
+        d.tree.ledger.release(run.id, state.hold)
+    else:
+        # The lost attempt may have been paid for: its bound is booked, and the new one is held beside it.
+        run = book_estimate(run, d, state.hold)
+    return think(seated(run, d.now), d, state.purpose)
+
+
+def _at_calls(run: Run, calls: Calls, event: StateEvent, d: Desk) -> Run:
     """Working, Waiting for children, or Asking."""
     busy = calls.tools | calls.woken
     match event:
@@ -213,7 +224,7 @@ def _at_calls(run: Run, calls: Calls, event: RunEvent, d: Desk) -> Run:
             if len({index for index, _, _, _ in event.calls}) != len(event.calls):
                 raise stale(run, event, "it answers one call twice")
             for index, _, _, _ in event.calls:
-                composing = d.roster.is_composing(run.id, index)
+                composing = d.tree.is_composing(run.id, index)
                 _must_be(run, event, calls.open if composing else 0, event.turn, index)
             return close_composed(run, d, calls, event)
         case ChildEnded():
@@ -225,18 +236,16 @@ def _at_calls(run: Run, calls: Calls, event: RunEvent, d: Desk) -> Run:
             run = post(run, event.mail, d)
             return detach(run, d, calls) if event.mail.steer else run
         case CancelAsked():
-            return _cancel(run, event, d)
-        case Narrowed():
-            return _narrow(run, event, d)
-        case Granted():
-            return _grant(run, event)
+            return cancel(run, event, d)
+        case Narrowed() | Granted() | Cleared() | Prolonged():
+            return note(run, event, d)
         case Woke():
             ended = out_of_time(run, d)
             stirred = run if ended is not None else stir(run, d)
             return ended or (waited_too_long(run, d) if stirred is run else stirred)
         case Recovered():
             return recover_calls(run, calls, event, d)
-        case Enlisted() | Admitted() | Replied() | ModelFailed():
+        case Enlisted() | Admitted() | Afforded() | Replied() | ModelFailed():
             raise stale(run, event)
         case _:
             assert_never(event)
@@ -253,7 +262,8 @@ def _take_orders(run: Run, calls: Calls, event: Ordered, d: Desk) -> Run:
         planned = spawn.plan(run, d, event)
         spawn.check_words(run, d, orders.sends, orders.cancels)
     except Refused as refusal:
-        text = orders.refusals.get(refusal.limit) or f"Refused ({refusal.limit}): {refusal}"
+        text = orders.refusals.get(refusal.limit, "Refused ({limit}): {why}")
+        text = fill(text, {"limit": refusal.limit, "why": str(refusal)})
         return close_call(
             run, d, calls, event.index, Result(call_id=event.call_id, name=event.name, text=text, error=True)
         )
@@ -262,7 +272,7 @@ def _take_orders(run: Run, calls: Calls, event: Ordered, d: Desk) -> Run:
     if planned:
         run = spawn.hire(run, d, event, planned)
         if planned[0][0].order.join != "none":
-            return settle(replace(run, deaths=0), d, let_rest(calls, event.index))
+            return settle(replace(run, suspicion=None), d, let_rest(calls, event.index))
     if orders.wait is not None:
         return keep_waiting(run, d, calls, event, orders.wait)
     ids = ", ".join(spec.id for spec, _ in planned)
@@ -284,33 +294,31 @@ def _take_submission(run: Run, event: Submitted, d: Desk) -> Run:
     return finish(run, d, "failed", "sub_agent_error", error=event.text)
 
 
-def _idle(run: Run, state: Waiting, event: RunEvent, d: Desk) -> Run:
+def _idle(run: Run, state: Waiting, event: StateEvent, d: Desk) -> Run:
     """Waiting for mail: a host, a paused turn, or a run that stays for its children."""
     match event:
         case Posted():
             return resume(post(run, event.mail, d), d)
         case ChildEnded():
             run = news(run, event, d)
-            silent = not d.roster.has_mail(run.id) and (d.order.host or d.has_children(run))
+            silent = not d.tree.has_mail(run.id) and (d.order.host or d.has_children(run))
             return run if silent or (state.all and d.stays(run)) else resume(run, d)
         case CancelAsked():
-            return _cancel(run, event, d)
-        case Narrowed():
-            return _narrow(run, event, d)
-        case Granted():
-            return _grant(run, event)
+            return cancel(run, event, d)
+        case Narrowed() | Granted() | Cleared() | Prolonged():
+            return note(run, event, d)
         case Woke():
             return out_of_time(run, d) or waited_too_long(run, d)
         case Recovered():
             stopped = stop_recovery(run, event, d)
             if stopped is not None:
                 return stopped
-            return (
-                again(run) if not d.roster.has_mail(run.id) or (state.all and d.stays(run)) else resume(again(run), d)
-            )
+            found, is_silent = again(run, event), not d.tree.has_mail(run.id) or (state.all and d.stays(run))
+            return found if is_silent else resume(found, d)
         case (
             Enlisted()
             | Admitted()
+            | Afforded()
             | Replied()
             | ModelFailed()
             | ToolReturned()
@@ -326,24 +334,26 @@ def _idle(run: Run, state: Waiting, event: RunEvent, d: Desk) -> Run:
             assert_never(event)
 
 
-def _stopping(run: Run, state: Stopping, event: RunEvent, d: Desk) -> Run:
+def _stopping(run: Run, state: Stopping, event: StateEvent, d: Desk) -> Run:
     match event:
         case ChildEnded():
             run = news(run, event, d)
-            return run if d.holds_back(run, all=state.all) else conclude(run, d, state.ending)
+            is_held = run.broken_off or d.holds_back(run, all=state.all)
+            return run if is_held else conclude(run, d, state.ending)
         case Posted():
             return post(run, event.mail, d)
-        case CancelAsked() | Narrowed() | Granted() | Woke():
+        case CancelAsked() | Narrowed() | Granted() | Woke() | Cleared() | Prolonged():
             return run
         case Recovered():
             if not d.holds_back(run, all=state.all):
                 return conclude(run, d, state.ending)
             for child in d.children(run) if state.all else d.bound(run):
-                d.tell(child, CancelAsked(by=run.id, reason="the parent ended"))
+                d.tell(child, take_along(run, state.ending))
             return run
         case (
             Enlisted()
             | Admitted()
+            | Afforded()
             | Replied()
             | ModelFailed()
             | ToolReturned()
@@ -357,16 +367,3 @@ def _stopping(run: Run, state: Stopping, event: RunEvent, d: Desk) -> Run:
             raise stale(run, event)
         case _:
             assert_never(event)
-
-
-def _cancel(run: Run, event: CancelAsked, d: Desk) -> Run:
-    return finish(run, d, "cancelled", "cancelled", error=event.reason or f"cancelled by {event.by or 'the user'}")
-
-
-def _grant(run: Run, event: Granted) -> Run:
-    return run if event.grant in run.grants else replace(run, grants=(*run.grants, event.grant))
-
-
-def _narrow(run: Run, event: Narrowed, d: Desk) -> Run:
-    d.roster.narrowed = True
-    return replace(run, access=policy.narrow(d.access(run), event.access))

@@ -1,65 +1,48 @@
 """Known secret values are taken out of what is written: as they are, and in the forms that encoders give them.
 
-A form is a row of units, each the spellings of one character. The same rows make the pattern that replaces, the anchors
-that tell at a glance that a text is clean, and the prefixes that a stream holds back.
+Everything is done in bytes. Clean data costs one look for a long row of letters and digits, and one plain search for
+each secret that has no such row; what is found there says which forms to look for.
 """
 
 from __future__ import annotations
 
-import base64
 import re
+import sys
 from collections.abc import Iterable, Iterator, Mapping
-from urllib.parse import unquote
+from typing import Any
+
+from retinue.core import secret_forms
+from retinue.core.secret_forms import Units
 
 LEAST = 8
 """Shorter values are not taken: they occur in ordinary text ("true", "admin", "3306"), and each mark left in such a
 place would tell a reader what the secret is."""
 PIECE = 256
 """A longer value is looked for in pieces of this length: any text with the whole of it has all of them."""
-RUN = 20
-"""So many letters and digits in a row are rare in clean text and common in keys and their encodings."""
+GRAM = 8
+RUN = 2 * GRAM - 1
+"""So many letters and digits in a row are rare in clean text and common in keys and their encodings. Wherever one that
+is longer is divided into parts of `GRAM`, one of them lies inside of it."""
 
-Units = tuple[tuple[str, ...], ...]
+FILLED = 32
+"""Behind so many times the longest form, with something between its letters, its beginning is not looked for."""
+DENSE = 1_024
+"""With more than one such row in so many bytes, one look at all bytes is faster than one at each row."""
 
-_HTML = {"&": "amp", "<": "lt", ">": "gt", '"': "quot", "'": "apos"}
-_JSON = {"\n": "n", "\r": "r", "\t": "t", "\b": "b", "\f": "f", '"': '"', "'": "'", "\\": "\\", "/": "/"}
-_ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
-_URLSAFE = {"+": ("+", "-", "%2B", "%2b", r"\u002b", r"\u002B"), "/": ("/", "_", "%2F", "%2f", r"\/", r"\u002f")}
 _CLASSES = bytes(120 if i < 128 and chr(i).isalnum() else 32 for i in range(256))
-_IS_RUN = b"x" * RUN
+_ROW = b" " + b"x" * RUN
 _ARMOUR = re.compile(r"-----[A-Z0-9 ]+-----")
-
-_SECRET = re.compile(
-    r"KEY|SECRET|TOKEN|PASSW|PASSPHRASE|CREDENTIAL|COOKIE|PRIVATE|BEARER|WEBHOOK|_PWD$|(?:^|_)(?:PASS|AUTH|PAT|DSN)(?:_|$)",
-    re.IGNORECASE,
-)
-_HARMLESS = re.compile(
-    r"(?:_(?:FILE|PATH|DIR|SOCK|HOME|NAME|HOST|PORT)|(?<!WEBHOOK)_UR[IL]|MAX_?TOKENS|TOKENS?_?LIMIT)$", re.IGNORECASE
-)
-_IN_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://([^/?#\s@:]*)(?::([^/?#\s]*))?@")
-_IN_PAIRS = re.compile(
-    r"(?i)\b(?:password|passwd|pwd|\w*key|\w*secret|\w*token|sig)\s*=\s*('[^']*'|\"[^\"]*\"|[^\s;&'\"]+)"
-)
+_PASS = "surrogatepass"
 
 
 class Redactor:
-    """Replaces secrets by `[redacted:NAME]`, or by `[redacted]` when they were given without names."""
+    """Replaces secrets by `[redacted:NAME]`, or by `[redacted]` when they were given without names. It may learn more
+    of them while it is in use."""
 
-    def __init__(self, values: Mapping[str, str] | Iterable[str]) -> None:
-        pairs = values.items() if isinstance(values, Mapping) else (("", value) for value in values)
-        named: dict[str, str] = {}
-        for name, value in pairs:
-            for piece in _pieces(value):
-                named.setdefault(piece, name)
-        self._named = named
-        marks = [_mark(name.partition(" ")[0], named) for name in named.values()]
-        self._texts = _Matcher([(mark, form) for mark, v in zip(marks, named, strict=True) for form in _forms(v)])
-        self._bytes: _Matcher | None = None
-
-    @classmethod
-    def of_environment(cls, environ: Mapping[str, str]) -> Redactor:
-        """Of everything in an environment that its name or its shape says is secret."""
-        return cls(secrets_of(environ))
+    def __init__(self, values: Mapping[str, str] | Iterable[str] = ()) -> None:
+        self._named: dict[str, str] = {}
+        self._matcher = _Matcher({})
+        self.learn(values)
 
     def __repr__(self) -> str:
         return f"Redactor({len(self._named)} values)"
@@ -67,117 +50,252 @@ class Redactor:
     def __bool__(self) -> bool:
         return bool(self._named)
 
+    def learn(self, values: Mapping[str, str] | Iterable[str]) -> None:
+        """Know these too, from now on. What is known is never forgotten."""
+        pairs = values.items() if isinstance(values, Mapping) else (("", value) for value in values)
+        new = {piece: name for name, value in pairs for piece in pieces(value) if piece not in self._named}
+        if new:
+            self._named = {**self._named, **new}
+            self._matcher = _Matcher(self._named)
+
     def clean(self, text: str) -> str:
         """The text without the secrets; the very same object when there are none in it."""
-        return self._texts.clean(text) if self._texts.suspects(text) else text
+        if not self._named:
+            return text
+        data = text.encode("utf-8", _PASS)
+        cleaned = self._matcher.clean(data)
+        return text if cleaned is data else cleaned.decode("utf-8", _PASS)
 
     def clean_bytes(self, data: bytes) -> bytes:
         """The same for bytes that may be no text at all; secrets are looked for in UTF-8."""
-        if self._bytes is None:
-            self._bytes = self._texts.in_bytes()
-        text = data.decode("latin-1")
-        return self._bytes.clean(text).encode("latin-1") if self._bytes.suspects(text) else data
+        return self._matcher.clean(data)
+
+    def clean_tree(self, value: Any) -> Any:
+        """The same for everything that JSON can say, names too."""
+        if isinstance(value, str):
+            return self.clean(value)
+        if isinstance(value, dict):
+            return {self.clean_tree(k): self.clean_tree(v) for k, v in value.items()}
+        return [self.clean_tree(v) for v in value] if isinstance(value, list) else value
+
+    def suspects_json(self, data: bytes) -> bool:
+        """False for nearly all JSON that is clean, and for none that is not: escaped twice or thrice, or with colours
+        between its letters, a secret still shows."""
+        return self._matcher.suspects(data) or b"\\u00" in data
 
     def stream(self) -> Stream:
         """For a text that comes in pieces."""
-        return Stream(self._texts)
+        return Stream(self)
+
+    def byte_stream(self) -> ByteStream:
+        """For data that comes in pieces."""
+        return ByteStream(self)
+
+
+class ByteStream:
+    """Holds back the end of what it was fed as long as that may be the beginning of a secret, and no more."""
+
+    def __init__(self, redactor: Redactor) -> None:
+        self._redactor, self._data, self._n_shown = redactor, b"", 0
+
+    def feed(self, piece: bytes) -> bytes:
+        """As much as may be shown now."""
+        if not self._redactor and not self._data:
+            return piece
+        self._data += piece
+        return self._show(self._redactor._matcher.open_at(self._data, self._n_shown))
+
+    def close(self) -> bytes:
+        """What was held back: no more follows."""
+        return self._data if not self._data else self._show(len(self._data))
+
+    def _show(self, stop: int) -> bytes:
+        done, stop = self._redactor._matcher.clean_part(self._data, self._n_shown, stop)
+        # Whether a line break is one of wrapped base64 depends on the line before it.
+        self._data = self._data[max(0, stop - secret_forms.WIDTH) :]
+        self._n_shown = min(stop, secret_forms.WIDTH)
+        return done
 
 
 class Stream:
-    """Holds back the end of what it was fed as long as that may be the beginning of a secret."""
+    """The same for text."""
 
-    def __init__(self, matcher: _Matcher) -> None:
-        self._matcher = matcher
-        self._held = ""
+    def __init__(self, redactor: Redactor) -> None:
+        self._bytes = ByteStream(redactor)
 
     def feed(self, piece: str) -> str:
-        """As much as may be shown now."""
-        text = self._held + piece
-        done, rest = self._matcher.clean_start(text, self._matcher.open_at(text))
-        self._held = rest
-        return done
+        if not piece:
+            return piece
+        return self._bytes.feed(piece.encode("utf-8", _PASS)).decode("utf-8", _PASS)
 
     def close(self) -> str:
-        """What was held back: no more follows."""
-        text, self._held = self._held, ""
-        return self._matcher.clean(text)
+        return self._bytes.close().decode("utf-8", _PASS)
 
 
 class _Matcher:
     """All forms of all secrets, each with the mark that takes its place."""
 
-    def __init__(self, forms: list[tuple[str, Units]]) -> None:
-        self._forms = forms = sorted(forms, key=lambda form: -len(form[1]))
-        self._pattern = re.compile("|".join(f"({_regex(units)})" for _, units in forms) or r"(?!)")
-        self._rare, self._direct = _anchors([units for _, units in forms])
-        self._by_first: dict[str, list[Units]] = {}
-        for _, units in forms:
-            for first in {spelling[0] for spelling in units[0]}:
-                self._by_first.setdefault(first, []).append(units)
-        starts = "".join(map(re.escape, sorted(self._by_first)))
-        self._starts = re.compile(f"[{starts}]" if starts else r"(?!)")
-        self._longest = max((sum(max(map(len, unit)) for unit in units) for _, units in forms), default=0)
+    def __init__(self, named: Mapping[str, str]) -> None:
+        marks = {name: _mark(name.partition(" ")[0], named).encode() for name in named.values()}
+        forms = [(marks[name], units) for value, name in named.items() for units in secret_forms.forms(value)]
+        self._forms = sorted(forms, key=lambda form: -len(form[1]))
+        self._grams: dict[bytes, set[int]] = {}
+        self._needles: dict[bytes, set[int]] = {}
+        self._by_start: dict[bytes, list[Units]] = {}
+        self._longest = 0
+        self._patterns: dict[int, re.Pattern[bytes]] = {}
+        for n, (_, units) in enumerate(self._forms):
+            self._add_anchor(n, units)
+            for start in _starts(units):
+                self._by_start.setdefault(start, []).append(units)
+            self._longest = max(self._longest, sum(max(map(len, unit)) for unit in units))
+        self._numbers = frozenset(int.from_bytes(gram, sys.byteorder) for gram in self._grams)
 
-    def in_bytes(self) -> _Matcher:
-        """The same forms as they are in UTF-8, byte by byte."""
-        return _Matcher([(mark, tuple(tuple(map(_as_latin, unit)) for unit in units)) for mark, units in self._forms])
+    def _add_anchor(self, n: int, units: Units) -> None:
+        """Data with this form has one of the grams in a long row, or one of the needles."""
+        anchor = secret_forms.fixed(units)
+        if len(anchor) >= RUN:
+            for i in range(GRAM):
+                self._grams.setdefault(anchor[i : i + GRAM], set()).add(n)
+        elif len(anchor) >= 3:
+            self._needles.setdefault(anchor, set()).add(n)
+        else:
+            for spelling in min(units, key=lambda unit: (-min(map(len, unit)), len(unit))):
+                self._needles.setdefault(spelling, set()).add(n)
 
-    def suspects(self, text: str) -> bool:
-        """False for nearly every text that is clean, and for none that is not. This is all that most texts cost."""
-        for anchor in self._direct:
-            if anchor in text:
-                return True
-        if self._rare and _IS_RUN in text.encode("utf-8", "replace").translate(_CLASSES):
-            for anchor in self._rare:
-                if anchor in text:
-                    return True
-        return False
+    def _candidates(self, data: bytes) -> tuple[set[int], bool]:
+        """The forms that may be in the data, all of them if any is; and whether there may be wrapped base64."""
+        found: set[int] = set()
+        for needle, forms in self._needles.items():
+            if needle in data:
+                found |= forms
+        if not self._grams:
+            return found, False
+        many, is_maybe = 2 + len(data) // DENSE, False
+        for n, (start, stop) in enumerate(_rows(data)):
+            if n == many and self._is_free(data):
+                return found, secret_forms.is_wrapped(data)
+            for i in range(start, stop - GRAM + 1, GRAM):
+                gram = data[i : i + GRAM]
+                if gram in self._grams:
+                    found |= self._grams[gram]
+            is_maybe = is_maybe or secret_forms.may_wrap(data, stop)
+        return found, is_maybe and secret_forms.is_wrapped(data)
 
-    def clean(self, text: str) -> str:
+    def _is_free(self, data: bytes) -> bool:
+        """Whether no gram stands in the data at every `GRAM`th place, and so none of the long rows in full."""
+        return self._numbers.isdisjoint(memoryview(data)[: len(data) // GRAM * GRAM].cast("Q"))
+
+    def _spans(self, data: bytes, start: int) -> Iterator[tuple[int, int, int]]:
+        """Where forms stand from `start` on, and which it is; of those that begin at the same place, the longest."""
+        found, filled = self._suspected(data)
+        if not found:
+            return
+        spans = [(m.start(), -m.end(), n) for n in found for m in self._pattern(n).finditer(data, start)]
+        if filled:
+            whole = secret_forms.Squeezed(data, start)
+            seen = ((m.start(), m.end(), n) for n in found for m in self._pattern(n).finditer(whole.data))
+            spans += [(whole.place(begin), -whole.place(end - 1) - 1, n) for begin, end, n in seen]
+        at = start
+        for begin, minus_end, n in sorted(spans):
+            if begin >= at:
+                at = -minus_end
+                yield begin, at, n
+
+    def _pattern(self, n: int) -> re.Pattern[bytes]:
+        """Made when it is needed: most forms are never seen."""
+        if n not in self._patterns:
+            self._patterns[n] = re.compile(secret_forms.regex(self._forms[n][1]))
+        return self._patterns[n]
+
+    def _suspected(self, data: bytes) -> tuple[set[int], bool]:
+        """The forms that may be in the data, and whether there may be something between their characters."""
+        found, is_wrapped = self._candidates(data)
+        if not self._forms or not (is_wrapped or secret_forms.has_unseen(data)):
+            return found, False
+        more = self._candidates(secret_forms.bare(data))[0]
+        return found | more, bool(more)
+
+    def suspects(self, data: bytes) -> bool:
+        return bool(self._suspected(data)[0])
+
+    def clean(self, data: bytes) -> bytes:
         # What a mark joins may be a secret in its turn, though nobody but an attacker has such a one.
         for _ in range(LEAST):
-            text, n = self._pattern.subn(self._replace, text)
-            if not n:
+            cleaned, _ = self.clean_part(data, 0, len(data))
+            if cleaned is data:
                 break
-        return text
+            data = cleaned
+        return data
 
-    def _replace(self, match: re.Match[str]) -> str:
-        return self._forms[(match.lastindex or 1) - 1][0]
+    def clean_part(self, data: bytes, start: int, stop: int) -> tuple[bytes, int]:
+        """Cleaned from `start` to `stop`, or to the end of a secret that began before it; and where that is."""
+        out: list[bytes] = []
+        for begin, end, n in self._spans(data, start):
+            if begin >= stop:
+                break
+            # Line ends stay, so that lines keep their numbers.
+            out += [data[start:begin], self._forms[n][0], b"\n" * data.count(b"\n", begin, end)]
+            start = end
+        stop = max(stop, start)
+        if not out and stop - start == len(data):
+            return data, stop
+        return b"".join([*out, data[start:stop]]), stop
 
-    def clean_start(self, text: str, stop: int) -> tuple[str, str]:
-        """Cleaned up to `stop`, or to the end of a secret that began before it; and what is left."""
-        out, at = [], 0
-        if self.suspects(text):
-            for match in self._pattern.finditer(text):
-                if match.start() >= stop:
-                    break
-                out += [text[at : match.start()], self._replace(match)]
-                at = match.end()
-        stop = max(stop, at)
-        out.append(text[at:stop])
-        return "".join(out), text[stop:]
+    def open_at(self, data: bytes, start: int) -> int:
+        """The first place from which on the data may be the beginning of a form; its length when there is none."""
+        if not self._forms:
+            return len(data)
+        first = max(start, len(data) - 2 * self._longest)
+        opened = first + self._begun(data[first:])
+        wide = max(start, len(data) - FILLED * self._longest)
+        tail = data[wide:]
+        if not secret_forms.has_unseen(tail):
+            wide = first
+        elif not secret_forms.is_wrapped(tail) and self._begun(bare := secret_forms.bare(tail)) == len(bare):
+            return opened
+        end = secret_forms.Squeezed(data, wide, is_open=True)
+        at = self._begun(end.data)
+        return min(opened, end.place(at)) if at < len(end.data) else opened
 
-    def open_at(self, text: str) -> int:
-        """The first place from which on the text may be the beginning of a form; its length when there is none."""
-        at = max(0, len(text) - self._longest)
-        while (match := self._starts.search(text, at)) is not None:
-            at = match.start()
-            if any(_may_begin(units, text, at) for units in self._by_first[text[at]]):
+    def _begun(self, tail: bytes) -> int:
+        """The first place from which on it may be the beginning of a form; its length when there is none."""
+        for at in range(max(0, len(tail) - self._longest), len(tail)):
+            if any(_may_begin(units, tail, at) for units in self._by_start.get(tail[at : at + 2], ())):
                 return at
-            at += 1
-        return len(text)
+        return len(tail)
 
 
-def _may_begin(units: Units, text: str, at: int) -> bool:
-    """Whether the text ends inside of a form that begins at `at`."""
+def _starts(units: Units) -> set[bytes]:
+    """The one or two bytes with which a form, or the beginning of one, can begin."""
+    twos = {(first + second)[:2] for first in units[0] for second in units[1]}
+    return twos | {two[:1] for two in twos}
+
+
+def _rows(data: bytes) -> Iterator[tuple[int, int]]:
+    """Where letters and digits stand in long rows. From the end: so it is the space that is looked for first, which is
+    twice as fast."""
+    classes = data.translate(_CLASSES)
+    stop = len(classes)
+    while (at := classes.rfind(_ROW, 0, stop)) >= 0:
+        end = classes.find(b" ", at + RUN + 1)
+        yield at + 1, len(data) if end < 0 else end
+        stop = at
+    if classes.startswith(_ROW[1:]):
+        end = classes.find(b" ")
+        yield 0, len(data) if end < 0 else end
+
+
+def _may_begin(units: Units, data: bytes, at: int) -> bool:
+    """Whether the data ends inside of a form that begins at `at`."""
     ends = {at}
     for unit in units:
         following = set()
         for start in ends:
             for spelling in unit:
-                if text.startswith(spelling, start):
+                if data.startswith(spelling, start):
                     following.add(start + len(spelling))
-                elif spelling.startswith(text[start:]):
+                elif spelling.startswith(data[start:]):
                     return True
         if not following:
             return False
@@ -185,7 +303,7 @@ def _may_begin(units: Units, text: str, at: int) -> bool:
     return False
 
 
-def _pieces(value: str) -> Iterator[str]:
+def pieces(value: str) -> Iterator[str]:
     """What is looked for: the lines of a value, since logs are written by lines, and no more than `PIECE` at once."""
     lines = [line.strip() for line in value.splitlines()]
     long_enough = [line for line in lines if len(line) >= LEAST and not _ARMOUR.fullmatch(line)]
@@ -202,114 +320,3 @@ def _mark(name: str, values: Iterable[str]) -> str:
     shown = re.sub(r"[^\w.-]", "?", name, flags=re.ASCII)
     found = [f"[redacted:{shown}]", "[redacted]"] if name else ["[redacted]"]
     return next((mark for mark in found if not any(v in mark for v in values)), "***")
-
-
-def _forms(value: str) -> Iterator[Units]:
-    """Written out (also for URLs, JSON and HTML, in any mixture), in hexadecimal, and in base64."""
-    data = value.encode("utf-8", "surrogateescape")
-    yield tuple(_spellings(c) for c in value)
-    yield tuple((d,) if d.isdigit() else (d, d.upper()) for d in data.hex())
-    for n_before in range(3):
-        yield _base64(data, n_before)
-
-
-def _spellings(c: str) -> tuple[str, ...]:
-    """One character as encoders write it. Letters and digits are left alone by all of them."""
-    if c.isascii() and c.isalnum():
-        return (c,)
-    octets = c.encode("utf-8", "surrogateescape")
-    out = [c, "".join(f"%{b:02X}" for b in octets), "".join(f"%{b:02x}" for b in octets)]
-    out += [one.replace("%", "%25") for one in out[1:3]]
-    if c == " ":
-        out.append("+")
-    escapes = [f"\\{_JSON[c]}"] if c in _JSON else []
-    units = c.encode("utf-16-be", "surrogatepass")
-    numbers = [units[i : i + 2].hex() for i in range(0, len(units), 2)]
-    escapes += ["".join(f"\\u{n}" for n in numbers), "".join(f"\\u{n.upper()}" for n in numbers)]
-    out += escapes
-    # JSON inside of JSON: what was escaped is escaped again.
-    out += [one.replace("\\", "\\\\").replace('"', '\\"') for one in escapes]
-    out += [f"&{name};" for name in (_HTML.get(c), f"#{ord(c)}", f"#x{ord(c):x}", f"#x{ord(c):X}") if name]
-    return tuple(sorted(set(out), key=lambda one: (-len(one), one)))
-
-
-def _base64(data: bytes, n_before: int) -> Units:
-    """What base64 makes of the data when `n_before` bytes (mod 3) stand before it, whatever stands around.
-
-    The first character that also depends on what stands before is left out; the last one, which also depends on what
-    follows, is taken along in every spelling that it can have.
-    """
-    text = base64.b64encode(bytes(n_before) + data).decode().rstrip("=")
-    whole = (n_before + len(data)) * 8 // 6
-    units: list[tuple[str, ...]] = [_URLSAFE.get(c, (c,)) for c in text[(0, 2, 3)[n_before] : whole]]
-    if len(text) > whole:
-        known = _ALPHABET.index(text[whole])
-        spread = 16 if (n_before + len(data)) % 3 == 1 else 4
-        units.append(tuple(s for c in _ALPHABET[known : known + spread] for s in _URLSAFE.get(c, (c,))))
-    return tuple(units)
-
-
-def _regex(units: Units) -> str:
-    return "".join(re.escape(u[0]) if len(u) == 1 else f"(?:{'|'.join(map(re.escape, u))})" for u in units)
-
-
-def _anchors(forms: list[Units]) -> tuple[list[str], list[str]]:
-    """Texts of which a form always has one: those that only a long run can have, and all others."""
-    rare: dict[str, None] = {}
-    direct: dict[str, None] = {}
-    for units in forms:
-        fixed = max(_fixed(units), key=len, default="")
-        if len(fixed) >= RUN:
-            rare[fixed[:32]] = None
-        elif all(len(unit) <= 2 for unit in units):  # hexadecimal: in small letters or in capitals
-            direct.update({"".join(unit[case] for unit in units[:32]): None for case in (0, -1)})
-        elif len(fixed) >= 3:
-            direct[fixed] = None
-        else:
-            unit = min(units, key=lambda unit: (-min(map(len, unit)), len(unit)))
-            direct.update(dict.fromkeys(unit))
-    if len(rare) <= 6:  # then asking for each costs no more than looking for runs
-        direct, rare = {**rare, **direct}, {}
-    return list(rare), list(direct)
-
-
-def _fixed(units: Units) -> Iterator[str]:
-    """Letters and digits that are written in one way only."""
-    run = ""
-    for unit in (*units, ()):
-        if len(unit) == 1 and unit[0].isascii() and unit[0].isalnum():
-            run += unit[0]
-        else:
-            yield run
-            run = ""
-
-
-def _as_latin(text: str) -> str:
-    return text.encode("utf-8", "surrogateescape").decode("latin-1")
-
-
-def secret_names(environ: Mapping[str, str]) -> list[str]:
-    """The variables of an environment that hold a secret, or an address or settings with one in them."""
-    return sorted({name.partition(" ")[0] for name in secrets_of(environ)})
-
-
-def secrets_of(environ: Mapping[str, str]) -> dict[str, str]:
-    """The secret values of an environment by the name of their variable. Of an address it is the password, or the user
-    when there is no password, of a list of settings the values of those that are named so."""
-    found: dict[str, str] = {}
-    for name, value in environ.items():
-        whole = [value] if _SECRET.search(name) and not _HARMLESS.search(name) else []
-        for n, one in enumerate([*whole, *_inside(value)]):
-            found[f"{name} {n}" if n else name] = one
-    return {name: value for name, value in found.items() if any(_pieces(value))}
-
-
-def _inside(value: str) -> Iterator[str]:
-    """Passwords inside of addresses and of settings, as they stand there and decoded."""
-    for user, password in _IN_URL.findall(value):
-        one = password or user
-        yield one
-        if "%" in one:
-            yield unquote(one, errors="surrogateescape")
-    for one in _IN_PAIRS.findall(value):
-        yield one.strip("'\"")

@@ -7,18 +7,26 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from retinue.core import ledger, permits, policy
+from retinue.core import permits, policy
+from retinue.core.accounts import DIMENSIONS, Limit, limits_of
 from retinue.core.desk import Desk, weight
 from retinue.core.events import CancelAsked, Enlisted, Ordered, Posted
-from retinue.core.orders import Base, Order, Send, Slot, Spec
-from retinue.core.roster import Fan, FanIn, Roster
-from retinue.core.state import NOTHING, Asking, Calls, Queued, Run, Waiting, Working
+from retinue.core.fans import Fan, FanIn
+from retinue.core.money import money
+from retinue.core.orders import DRAWN, Base, Order, Send, Slot, Spec
+from retinue.core.shares import shares
+from retinue.core.state import NOTHING, Asking, Calls, Queued, Run, Stopping, Waiting, Working
+from retinue.core.tags import tagged
 from retinue.core.text import run_id
+from retinue.core.tree import Tree
 from retinue.core.turn import sooner
-from retinue.core.values import Capabilities, Definition, Limits, Mail, User
+from retinue.core.values import NANOS_PER_USD, Capabilities, Definition, Limits, Mail, User
 from retinue.errors import Refused
 
-Limit = ledger.Limit
+UNPRICED = (
+    "the price of {model!r} is unknown, so a budget in dollars cannot be kept; choose a model that has a price, "
+    "or declare one"
+)
 
 
 def plan(run: Run, d: Desk, event: Ordered) -> list[tuple[Spec, Limit]]:
@@ -32,14 +40,20 @@ def plan(run: Run, d: Desk, event: Ordered) -> list[tuple[Spec, Limit]]:
     for item, (order, grant) in enumerate(zip(orders, grants, strict=True)):
         slot = Slot(turn=run.turn, index=event.index, item=item, call_id=event.call_id, tool=event.name)
         spec = _child_spec(run, d, order, slot, event)
-        if order.budget.usd is not None and not d.roster.models[spec.model].priced:
-            raise Refused("price", f"the price of {spec.model!r} is unknown, so a budget in dollars cannot be kept")
+        is_limited = any(limit is not None for limit in (order.budget.usd, *_dollar_limits(run, d)))
+        if is_limited and not d.shared.models[spec.model].priced:
+            raise Refused("price", UNPRICED.format(model=spec.model))
         out.append((spec, grant))
     return out
 
 
+def _dollar_limits(run: Run, d: Desk) -> list[int | None]:
+    """What the run and those above it may spend in dollars: a child on a model without a price would not be bound."""
+    return [account.limit[1] for account in d.tree.ledger.chain(run.id)]
+
+
 def _check_limits(run: Run, d: Desk, orders: tuple[Order, ...], *, waits: bool) -> None:
-    held, first = d.roster.held(run.id), orders[0]
+    held, first = d.tree.held(run.id), orders[0]
     if not held.spawn or (held.depth is not None and held.depth <= 0):
         raise Refused("depth", f"runs at depth {d.spec.depth} may not spawn")
     if any((o.join, o.compose, o.results) != (first.join, first.compose, first.results) for o in orders):
@@ -50,7 +64,7 @@ def _check_limits(run: Run, d: Desk, orders: tuple[Order, ...], *, waits: bool) 
         b = run.breaker
         wait = (b.until - d.now + 999) // 1000
         raise Refused("breaker", f"{b.count} children in a row failed alike ({b.signature}); try again in {wait} s")
-    live = d.roster.n_live(run.id)
+    live = d.tree.n_live(run.id)
     for limits in dict.fromkeys((*(o.limits for o in orders), d.rules.limits)):
         _check_numbers(run, d, limits, len(orders), live)
     if held.fanout is not None and live + len(orders) > held.fanout:
@@ -64,7 +78,7 @@ def _check_lanes(d: Desk, orders: tuple[Order, ...]) -> None:
     for order in orders:
         for lane in order.lanes:
             wanted[lane.name] = wanted.get(lane.name, 0) + 1
-            if lane.on_full == "refuse" and wanted[lane.name] > d.roster.room(lane):
+            if lane.on_full == "refuse" and wanted[lane.name] > d.tree.lanes.room(lane):
                 raise Refused("running", f"lane {lane.name!r} is full ({lane.size} running)")
 
 
@@ -84,7 +98,7 @@ def _check_groups(run: Run, d: Desk, orders: tuple[Order, ...]) -> None:
     for order in orders:
         if order.limits.groups is None or not order.group:
             continue
-        groups = known.setdefault(order.group_kind, set(d.roster.groups.get((run.id, order.group_kind), ())))
+        groups = known.setdefault(order.group_kind, set(d.tree.groups.get((run.id, order.group_kind), ())))
         if order.group not in groups and len(groups) >= order.limits.groups:
             raise Refused("groups", f"too many groups are running: {len(groups)} (max {order.limits.groups})")
         groups.add(order.group)
@@ -92,34 +106,27 @@ def _check_groups(run: Run, d: Desk, orders: tuple[Order, ...]) -> None:
 
 def _grants(run: Run, d: Desk, orders: tuple[Order, ...]) -> list[Limit]:
     """What each child gets of its own. Amounts without a limit are drawn from the parent's account when spent."""
-    asked = [ledger.limits_of(o.budget) for o in orders]
+    asked = [limits_of(o.budget) for o in orders]
     policy_name = orders[0].share
-    if policy_name:
-        free = _free(run, d)
+    if policy_name and policy_name != DRAWN:
+        a, b, c, e = (d.tree.ledger.free(run.id, i) for i in range(4))
         try:
-            parts = ledger.shares(free, policy_name, [o.weight or len(o.task) or 1 for o in orders])
+            parts = shares((a, b, c, e), policy_name, [o.weight or len(o.task) or 1 for o in orders])
         except ValueError as error:
             raise Refused("share", str(error)) from None
         asked = [_least(a, p) for a, p in zip(asked, parts, strict=True)]
-    total = [sum(a[i] or 0 for a in asked) for i in range(4)]
-    lack = d.roster.ledger.lacks(run.id, (total[0], total[1], total[2], total[3]))
+    granted = [a for a, o in zip(asked, orders, strict=True) if o.share != DRAWN]
+    total = [sum(a[i] or 0 for a in granted) for i in range(4)]
+    lack = d.tree.ledger.lacks(run.id, (total[0], total[1], total[2], total[3]))
     if lack is not None:
-        raise Refused("budget", f"the {lack} asked for {len(orders)} children are more than is left")
+        i = DIMENSIONS.index(lack)
+        wanted, there = (_amount(n, lack) for n in (total[i], d.tree.ledger.free(run.id, i) or 0))
+        raise Refused("budget", f"{wanted} were asked for, and {there} of the parent's budget are free")
     return asked
 
 
-def _free(run: Run, d: Desk) -> Limit:
-    """What the run and every ancestor have free, amount by amount."""
-    out: list[int | None] = [None] * 4
-    for i in range(4):
-        for account in d.roster.ledger.chain(run.id):
-            free = account.free(i)
-            if free is not None:
-                known = out[i]
-                out[i] = max(0, free if known is None else min(known, free))
-            if account.funded[i]:
-                break
-    return (out[0], out[1], out[2], out[3])
+def _amount(n: int, of: str) -> str:
+    return money(n / NANOS_PER_USD) if of == "usd" else f"{n:,} {of}"
 
 
 def _least(a: Limit, b: Limit) -> Limit:
@@ -128,12 +135,12 @@ def _least(a: Limit, b: Limit) -> Limit:
 
 
 def _child_spec(run: Run, d: Desk, order: Order, slot: Slot, event: Ordered) -> Spec:
-    roster, parent = d.roster, d.spec
+    shared, parent = d.shared, d.spec
     at, place = event.asked_at or d.now, event.place or parent.order.cwd
-    held = roster.held(run.id)
-    definition = roster.definitions.get(order.agent)
+    held = d.tree.held(run.id)
+    definition = shared.definitions.get(order.agent)
     if definition is None or (held.agents is not None and order.agent not in held.agents):
-        known = ", ".join(held.agents if held.agents is not None else sorted(roster.definitions)) or "none"
+        known = ", ".join(held.agents if held.agents is not None else sorted(shared.definitions)) or "none"
         raise Refused("agent", f"no agent {order.agent!r} on the staff; there is: {known}")
     id = run_id(at, run.id, slot.turn, slot.call_id, slot.index, slot.item, count=(slot.index << 6) + slot.item)
     capabilities = grant_tools(order, definition, held)
@@ -144,8 +151,8 @@ def _child_spec(run: Run, d: Desk, order: Order, slot: Slot, event: Ordered) -> 
         write = held.write if held.write is not None else (place,)
         capabilities = policy.narrow(capabilities, Capabilities(write=write))
     model = order.model or definition.model or parent.model
-    if model not in roster.models or (capabilities.models is not None and model not in capabilities.models):
-        known = ", ".join(capabilities.models if capabilities.models is not None else sorted(roster.models))
+    if model not in shared.models or (capabilities.models is not None and model not in capabilities.models):
+        known = ", ".join(capabilities.models if capabilities.models is not None else sorted(shared.models))
         raise Refused("model", f"model {model!r} is not allowed; allowed: {known}")
     return Spec(
         id=id,
@@ -179,11 +186,14 @@ def _settled(order: Order, parent: Order, place: str) -> Order:
 
 
 def in_lane_order(order: Order) -> Order:
-    """Everybody takes lanes in one order, narrow ones first, and each once: so no two runs wait for each other."""
+    """Everybody takes lanes in one order and each once, so that no two runs wait for each other: those of the tree
+    first, so that nobody holds up other trees while it waits for its own, and narrow ones before wide ones."""
     if len(order.lanes) < 2:
         return order
     by_name = {lane.name: lane for lane in reversed(order.lanes)}
-    return replace(order, lanes=tuple(sorted(by_name.values(), key=lambda lane: (lane.size, lane.name))))
+    return replace(
+        order, lanes=tuple(sorted(by_name.values(), key=lambda lane: (lane.is_shared, lane.size, lane.name)))
+    )
 
 
 def check_rules(asked: Capabilities) -> None:
@@ -234,11 +244,11 @@ def fork_point(run: Run) -> int:
             return run.length
 
 
-def enlist(roster: Roster, spec: Spec, grant: Limit, now: int, context: int = 0, deadline: int | None = None) -> Run:
+def enlist(tree: Tree, spec: Spec, grant: Limit, now: int, context: int = 0, deadline: int | None = None) -> Run:
     """The run exists: its row, its account, its first message."""
     order, base = spec.order, spec.base
-    a, b, c, e = (g is not None and bool(spec.parent) for g in grant)
-    roster.ledger.open(spec.id, spec.parent, grant, (a, b, c, e))
+    a, b, c, e = (g is not None and bool(spec.parent) and order.share != DRAWN for g in grant)
+    tree.ledger.open(spec.id, spec.parent, grant, (a, b, c, e), order.budget.on_limit)
     if order.clock == "created" and order.timeout_ms is not None:
         deadline = sooner(deadline, now + order.timeout_ms)
     run = Run(
@@ -248,24 +258,26 @@ def enlist(roster: Roster, spec: Spec, grant: Limit, now: int, context: int = 0,
         start=base.start if base else 0,
         context=context,
         deadline=deadline,
-        wake_at=sooner(deadline, now + roster.rules.wait_ms),
+        wake_at=sooner(deadline, now + tree.shared.rules.wait_ms),
+        epoch=tree.shared.epoch,
     )
     text = order.task
     if order.context.kind == "summary" and order.context.text:
         text = f"Context from whoever asked:\n{order.context.text}\n\nTask:\n{text}"
     message = User(text=text)
-    roster.changes.messages.append((spec.conversation, run.length, message))
+    tree.changes.messages.append((spec.conversation, run.length, message))
     run = replace(run, length=run.length + 1, fresh=weight(message))
-    roster.enlist(spec, run)
-    roster.changes.specs.append(spec)
-    roster.changes.runs[spec.id] = run
-    roster.tell(spec.id, Enlisted())
+    tree.enlist(spec, run)
+    tree.ledger.stir(tree.ledger.chain(spec.id), 1)
+    tree.changes.specs.append(spec)
+    tree.changes.runs[spec.id] = run
+    tree.tell(spec.id, Enlisted())
     return run
 
 
 def hire(run: Run, d: Desk, event: Ordered, planned: list[tuple[Spec, Limit]]) -> Run:
     """Take the planned children on. Joined ones are counted from here."""
-    roster = d.roster
+    tree = d.tree
     first = planned[0][0].order
     fan = Fan(
         join=first.join,
@@ -276,14 +288,15 @@ def hire(run: Run, d: Desk, event: Ordered, planned: list[tuple[Spec, Limit]]) -
         fail_fast=first.fail_fast,
     )
     for spec, grant in planned:
-        hold = tuple(g or 0 for g in grant)
-        roster.ledger.hold(run.id, (hold[0], hold[1], hold[2], hold[3]) if any(hold) else NOTHING)
+        spec = tagged(spec, run, d)
+        hold = NOTHING if spec.order.share == DRAWN else tuple(g or 0 for g in grant)
+        tree.ledger.hold(run.id, (hold[0], hold[1], hold[2], hold[3]) if any(hold) else NOTHING)
         known = spec.order.context.tokens if spec.order.context.kind == "run" else run.context + run.fresh
         context = known if spec.base is not None else 0
-        enlist(roster, spec, grant, d.now, context, run.deadline)
+        enlist(tree, spec, grant, d.now, context, run.deadline)
         fan.pending[spec.id] = None
     if first.join != "none":
-        fan_in = roster.fans.setdefault(run.id, FanIn())
+        fan_in = tree.fans.setdefault(run.id, FanIn())
         fan_in.add(event.index, fan)
         fan_in.out += len(planned) if first.join == "turn" else 0
     return replace(run, n_children=run.n_children + len(planned))
@@ -293,27 +306,33 @@ def check_words(run: Run, d: Desk, sends: tuple[Send, ...], cancels: tuple[str, 
     """Messages go to the parent, to own children and to peers that were permitted; cancels go to own children."""
     written: dict[str, int] = {}
     for send in sends:
-        why = cannot_write(d.roster, run.id, send.to, written.get(send.to, 0))
+        if send.to not in d.tree.specs and (d.spec.resumes or send.to in (d.tree.held(run.id).comms or ())):
+            continue  # a run of another tree: whether it can be reached is seen when the message gets there
+        why = cannot_write(d.tree, run.id, send.to, written.get(send.to, 0))
         if why is not None:
             raise Refused("comms", why)
         written[send.to] = written.get(send.to, 0) + 1
     for id in cancels:
-        if id not in d.roster.children.get(run.id, ()) or id not in d.roster.runs:
+        if d.spec.resumes and id not in d.tree.specs:
+            continue
+        child = d.tree.runs.get(id) if id in d.tree.children.get(run.id, ()) else None
+        if child is None or isinstance(child.state, Stopping):
             raise Refused("cancel", f"{id!r} is not a live child of this run")
 
 
-def cannot_write(roster: Roster, sender: str, to: str, more: int = 0) -> str | None:
-    """Why `sender` may not write to `to` now, or None. The empty sender is the user; `more` are on their way."""
-    spec = roster.specs.get(to)
-    if spec is None or not roster.is_live(to):
+def cannot_write(tree: Tree, sender: str, to: str, more: int = 0) -> str | None:
+    """Why `sender` may not write to `to`, a run of this tree, now, or None. The sender may be of another tree, and the
+    empty one is the user; `more` are on their way."""
+    spec = tree.specs.get(to)
+    if spec is None or not tree.is_live(to):
         return f"{to!r} is not a live run that you may write to"
-    if sender:
-        family = to == roster.specs[sender].parent or spec.parent == sender
-        peers = roster.held(sender).comms
+    if sender in tree.specs:
+        family = to == tree.specs[sender].parent or spec.parent == sender
+        peers = tree.held(sender).comms
         if not family and (peers is None or to not in peers):
             return f"{to!r} is not a live run that you may write to"
-    waiting = more + sum(1 for m in roster.mail.get(to, ()) if m.sender == sender)
-    if waiting >= roster.rules.mail_per_sender:
+    waiting = more + sum(1 for m in tree.mail.get(to, ()) if m.sender == sender)
+    if waiting >= tree.shared.rules.mail_per_sender:
         return f"{to!r} has {waiting} messages from you that it has not read yet"
     return None
 
@@ -322,8 +341,16 @@ def speak(run: Run, d: Desk, event: Ordered) -> None:
     """Messages and cancels go out, and what the channel is to be told."""
     sends, cancels = event.orders.sends, event.orders.cancels
     for n, text in enumerate(event.orders.posts):
-        d.say(run, text, event.index, "post", n)
+        d.say(text, run.turn, event.index, "post", n)
     for send in sends:
-        d.tell(send.to, Posted(mail=Mail(seq=0, text=send.text, sender=run.id, steer=send.steer)))
+        mail = Mail(seq=0, text=send.text, sender=run.id, steer=send.steer)
+        if send.to in d.tree.specs:
+            d.tell(send.to, Posted(mail=mail))
+        else:
+            d.tree.letters.append((send.to, Posted(mail=mail), run.id))
     for id in cancels:
-        d.tell(id, CancelAsked(by=run.id, reason="cancelled by its parent"))
+        end = CancelAsked(by=run.id, reason="cancelled by its parent", who="parent")
+        if id in d.tree.specs:
+            d.tell(id, end)
+        else:
+            d.tree.letters.append((id, end, run.id))

@@ -1,6 +1,6 @@
 """What a run can be. The row of a run is its `Run`; its `Spec` is written once, its messages are rows of their own.
 
-A run's row stays small whatever its fan-out: open calls are bits, children are counted in the roster, texts are
+A run's row stays small whatever its fan-out: open calls are bits, children are counted in the tree, texts are
 messages.
 """
 
@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import Literal
 
+from retinue.core.caches import Cached
 from retinue.core.effects import ChildOutcome, Purpose
-from retinue.core.values import Artifact, Call, Capabilities, Ending, Grant, Usage, Value, Work
+from retinue.core.values import Artifact, Call, Capabilities, Ending, Grant, Helpers, Usage, Value, Work
 
 Amounts = tuple[int, int, int, int]
 NOTHING: Amounts = (0, 0, 0, 0)
@@ -19,17 +20,33 @@ class State(Value, tag=True, tag_field="is"):
     """Base of all states; the tag is the class's name."""
 
 
+class Kept(Value):
+    """What a run that waits for its turn knows of the call that it will make then: its place in line for the budget (0
+    when it had none yet), how often it was tried, and until when it is patient with its provider."""
+
+    ticket: int = 0
+    tries: int = 0
+    patient_until: int | None = None
+
+
+NEW_CALL = Kept()
+
+
 class Queued(State):
-    """Waits for lane number `lane` of its lanes and holds those before it. `back`: it has run before."""
+    """Waits for lane number `lane` of its lanes and holds those before it. `back`: it has run before, and goes on with
+    a call of this purpose."""
 
     lane: int = 0
     back: bool = False
     ticket: int = 0
+    purpose: Purpose = "turn"
+    kept: Kept = NEW_CALL
 
 
 class Thinking(State):
     """A model call is under way, or will be at `retry_at`; `hold` is what the ledger keeps for it. `waits_for` says
-    what keeps the provider, when the run waits for it."""
+    what keeps the provider, when the run waits for it, in words, and `waits_kind` of what kind that is. It waits until
+    `patient_until` at the latest. The provider's cache should have `expected` tokens of the prompt."""
 
     attempt: int
     purpose: Purpose
@@ -38,6 +55,33 @@ class Thinking(State):
     tries: int = 0
     retry_at: int | None = None
     waits_for: str = ""
+    waits_kind: str = ""
+    patient_until: int | None = None
+    expected: int = 0
+
+
+class Short(State):
+    """It waits at `account` until others of its tree have given back what they hold: then it can hold what its next
+    call may cost (`need`, and `last` for a last turn after it if the account is its own). `lack` is the amount that
+    there is too little of. With `asks` too much of it is spent, and a person was asked, in these words, what is to be
+    done; `more` would be enough for this run. It holds no slot."""
+
+    purpose: Purpose
+    account: str
+    lack: str
+    need: Amounts
+    last: Amounts = NOTHING
+    kept: Kept = NEW_CALL
+    asks: str = ""
+    more: int = 0
+
+
+class BrokenOff(Value):
+    """A model call that is stopped and whose cost is not known yet; `hold` is what the ledger keeps for it."""
+
+    attempt: int
+    hold: Amounts
+    expected: int = 0
 
 
 class Watch(Value):
@@ -115,7 +159,7 @@ class Ended(State):
     ending: Ending
 
 
-AnyState = Queued | Thinking | Working | Waiting | Asking | Stopping | Ended
+AnyState = Queued | Thinking | Short | Working | Waiting | Asking | Stopping | Ended
 
 
 class Breaker(Value):
@@ -126,13 +170,28 @@ class Breaker(Value):
     until: int = 0
 
 
+class Suspicion(Value):
+    """What is held against a run since its last progress: it was in flight at so many deaths of the process, at `alone`
+    of them, in a row, as the only suspect; it was `cleared` so often since. `on_trial`: it was taken up as the only
+    suspect. See `suspects`."""
+
+    deaths: int = 0
+    alone: int = 0
+    cleared: int = 0
+    on_trial: bool = False
+
+
 class Run(Value):
     """The changing part of a run.
 
     `context` is the token count that the provider last told, `fresh` the bytes since: together an upper bound of the
-    next prompt. `said` is the last text, kept for a partial result; `gathered` the beginning of what children have
-    reported since. `deaths` counts crashes since its last progress. `grants` are rules by which a person has said yes
-    once and for all to something that this tree of runs asks.
+    next prompt. `prompt` is what the provider last counted of a prompt, which its cache should have until `warm_until`;
+    `cache` is what caches were expected to give, and gave. `said` is the last text, kept for a partial result;
+    `gathered` the beginning of what children have reported since. `epoch` is that of the process that has started it or
+    taken it up. `grants` are rules by which a person has said yes once and for all to something that this tree of runs
+    asks. `defect` is ours: why its tree was set aside. `lacks_calls`: a call of its last reply was not made because the
+    budget of calls was spent. `helpers` counts whose results came back lacking; its own children that are whole are not
+    in it before the end, for `n_children` has them.
     """
 
     id: str
@@ -145,8 +204,13 @@ class Run(Value):
     start: int = 0
     context: int = 0
     fresh: int = 0
+    prompt: int = 0
+    warm_until: int = 0
+    cache: Cached = Cached()
     empty: int = 0
     reminded: int = 0
+    told_short: bool = False
+    lacks_calls: bool = False
     usage: Usage = Usage()
     said: str = ""
     gathered: str = ""
@@ -161,10 +225,32 @@ class Run(Value):
     finalised: bool = False
     n_children: int = 0
     mail_seq: int = 0
-    deaths: int = 0
+    epoch: int = 0
+    suspicion: Suspicion | None = None
     restarts: int = 0
     grants: tuple[Grant, ...] = ()
     work: Work | None = None
+    defect: str = ""
+    broken_off: tuple[BrokenOff, ...] = ()
+    helpers: Helpers = Helpers()
+
+
+REFUSALS = ("auth", "quota")
+"""What a provider refuses to a whole account: it is not cured by asking again."""
+
+
+def account_refusal(run: Run) -> str:
+    """Why the provider refuses the account of a run that waits for it: one of REFUSALS, "" when it does not."""
+    if not isinstance(run.state, Thinking) or run.state.retry_at is None:
+        return ""
+    return run.state.waits_kind if run.state.waits_kind in REFUSALS else ""
+
+
+def attempts_of(run: Run) -> tuple[int, ...]:
+    """The model calls of a run that are under way, or stopped and not paid for."""
+    stopped = tuple(lost.attempt for lost in run.broken_off)
+    is_asked = isinstance(run.state, Thinking) and run.state.retry_at is None
+    return (*stopped, run.attempt) if is_asked else stopped
 
 
 def is_seated(run: Run) -> bool:
@@ -172,10 +258,43 @@ def is_seated(run: Run) -> bool:
     return isinstance(run.state, Thinking) or (isinstance(run.state, Working) and run.state.seated)
 
 
+def is_moving(run: Run, questions: str, *, is_composing: bool) -> bool:
+    """Whether the run goes on by itself, without news from its children and without mail: also when the results of its
+    children are being put into words. A person who was asked is trusted to answer; the parent that was asked may wait
+    for this very run."""
+    match run.state:
+        case Waiting(calls=calls):
+            return calls is not None and (is_composing or bool(calls.waits))
+        case Asking():
+            return questions != "deny"
+        case Ended():
+            return False
+        case _:
+            return True
+
+
 def calls_of(run: Run | None) -> Calls | None:
     """The calls that a run has open, if it is at any."""
     state = run.state if run is not None else None
     return state.calls if isinstance(state, (Working, Waiting, Asking)) else None
+
+
+def questions_of(run: Run | None) -> tuple[Question, ...]:
+    """What a run asks, oldest call first."""
+    calls = calls_of(run)
+    return () if calls is None else calls.questions
+
+
+def has_questions(state: State) -> bool:
+    """Whether there are `questions_of` its run, or a limit is asked about, for whoever asks at every step."""
+    calls: Calls | None = getattr(state, "calls", None)
+    return bool(calls.questions) if calls is not None else isinstance(state, Short) and bool(state.asks)
+
+
+def limit_asked(run: Run | None) -> tuple[str, str] | None:
+    """The account and the amount about which a person was asked for this run, while it waits for the answer."""
+    state = run.state if run is not None else None
+    return (state.account, state.lack) if isinstance(state, Short) and state.asks else None
 
 
 def asks(run: Run) -> bool:

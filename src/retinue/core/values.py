@@ -23,11 +23,16 @@ class Value(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
 Join = Literal["call", "turn", "none"]
 Report = Literal["text", "submit", "summary", "announce"]
 End = Literal["completed", "incomplete", "failed", "timed_out", "cancelled", "interrupted"]
+Who = Literal["", "user", "parent", "limit", "system"]
+"""Who had a run ended: somebody outside, the run that started it, a limit, or the runtime."""
+OnLimit = Literal["land", "ask", "stop"]
 Restart = Literal["pure", "keyed", "reconcile", "adoptable", "unsafe"]
 
 MODES = ("bypassPermissions", "auto", "acceptEdits", "manual", "dontAsk", "plan")
 """Permission modes, each stricter than the one before it."""
 NANOS_PER_USD = 1_000_000_000
+MOST_TOKENS = 1 << 31
+"""More than any call has: a provider that tells a larger number has told none. Sums of prices then fit into 64 bits."""
 
 
 class Call(Value):
@@ -51,7 +56,7 @@ class User(Value, tag="user", tag_field="role"):
     text: str
     sender: str = ""
     images: tuple[Image, ...] = ()
-    kind: Literal["task", "mail", "news", "nudge", "summary"] = "task"
+    kind: Literal["task", "mail", "news", "note", "nudge", "summary"] = "task"
 
 
 class Assistant(Value, tag="assistant", tag_field="role"):
@@ -103,7 +108,8 @@ class Work(Value):
 
 
 class Usage(Value):
-    """What was spent. `estimated` counts the tokens that were booked without a provider's word."""
+    """What was spent. `estimated` counts the tokens that were booked without a provider's word, and `nanos_estimated`
+    is what of `nanos` was: of these it is only known that they are not more."""
 
     input: int = 0
     output: int = 0
@@ -111,12 +117,17 @@ class Usage(Value):
     cache_write: int = 0
     estimated: int = 0
     nanos: int = 0
+    nanos_estimated: int = 0
     turns: int = 0
     calls: int = 0
 
     @property
     def tokens(self) -> int:
         return self.input + self.output + self.estimated
+
+    @property
+    def cost_is_known(self) -> bool:
+        return not self.nanos_estimated
 
     @property
     def usd(self) -> float:
@@ -130,22 +141,23 @@ class Usage(Value):
             cache_write=self.cache_write + other.cache_write,
             estimated=self.estimated + other.estimated,
             nanos=self.nanos + other.nanos,
+            nanos_estimated=self.nanos_estimated + other.nanos_estimated,
             turns=self.turns + other.turns,
             calls=self.calls + other.calls,
         )
 
 
 class Budget(Value):
-    """What a run and all its descendants may spend together; None means no limit of its own.
-
-    `seconds` counts from the run's start on the clock of the wall: time is shared by all who run in parallel.
-    """
+    """What a run and all its descendants may spend together; None means no limit of its own. `seconds` counts from the
+    run's start on the clock of the wall: time is shared by all who run in parallel. `on_limit`, for the others: `land`
+    takes one last turn, which was kept back, `ask` waits for a person's answer, `stop` ends at once."""
 
     tokens: int | None = None
     usd: float | None = None
     turns: int | None = None
     calls: int | None = None
     seconds: float | None = None
+    on_limit: OnLimit = "land"
 
     def __post_init__(self) -> None:
         for name in ("tokens", "usd", "turns", "calls", "seconds"):
@@ -158,7 +170,10 @@ class Budget(Value):
 
 class ModelInfo(Value):
     """Facts about a model. A price of None is unknown, never free. Prices are nano-dollars per token; those of the
-    cache are the input's where they are not told. `resolved` is what a name stands for that is an alias."""
+    cache are the input's where they are not told. `resolved` is what a name stands for that is an alias. `preamble` is
+    the most tokens that the provider adds to a prompt by itself (what it tells the model about tools, and the like).
+    `cache_tokens` is the shortest prefix that its prompt cache is known to keep, `shared_tokens` the shortest for which
+    siblings wait until the first of them has it there; 0: none."""
 
     name: str
     window: int = 200_000
@@ -168,6 +183,9 @@ class ModelInfo(Value):
     price_cache_read: int | None = None
     price_cache_write: int | None = None
     resolved: str = ""
+    preamble: int = 0
+    cache_tokens: int = 0
+    shared_tokens: int = 0
 
     def cost(self, input_tokens: int, output_tokens: int) -> int:
         """The most that so many tokens can cost: as if all of the prompt were written to a cache."""
@@ -284,12 +302,39 @@ class Origin(Value):
     thread: str = ""
 
 
+class Lost(Value):
+    """A helper that did not return, or returned only a part. `path` are the labels from the run that tells of it down
+    to the helper. `state` is how it ended, "open" while it had not; `stop` why, in one word, and `by` who ended it."""
+
+    path: tuple[str, ...]
+    id: str
+    state: Literal["incomplete", "failed", "timed_out", "cancelled", "interrupted", "open"]
+    stop: str = ""
+    by: Who = ""
+
+
+class Helpers(Value):
+    """Whose work a result rests on, as the runtime counted them: everybody who was started below the run, as far as
+    results came up from there. `n_lost` never returned, `n_partial` returned only a part; `lost` are the first of both.
+    """
+
+    n_started: int = 0
+    n_lost: int = 0
+    n_partial: int = 0
+    lost: tuple[Lost, ...] = ()
+
+    @property
+    def is_whole(self) -> bool:
+        return not self.n_lost and not self.n_partial
+
+
 class Ending(Value):
     """How a run ended, as the runtime saw it; never parsed from what a model wrote.
 
     `stop` says why, in one word of a closed list (docs/states.md); `error` is for people. `text` is the result, or the
     last text when the run was stopped; when it was cut, `artifacts` holds the whole. `data` is the typed result that
-    was handed in, or, behind an announcement, the text that it announces.
+    was handed in, or, behind an announcement, the text that it announces. `by` is who ended it, when it did not end by
+    itself; `along` is the run above it whose end it had to share. `helpers` is whose work it rests on.
     """
 
     state: End
@@ -301,6 +346,9 @@ class Ending(Value):
     last_tool: str = ""
     work: Work | None = None
     at: int = 0
+    by: Who = ""
+    along: str = ""
+    helpers: Helpers = Helpers()
 
 
 class Reply(Value):
@@ -332,6 +380,7 @@ class Rules(Value):
     mode: str = "manual"
     min_output: int = 256
     final_output: int = 1_024
+    asking_output: int = 4_096
     compact_at: float = 0.8
     mail_per_sender: int = 64
     mail_cap: int = 32_768
@@ -354,19 +403,23 @@ class Rules(Value):
 
 
 class Mail(Value):
-    """A message in a run's mailbox, delivered at its next turn boundary; `sender` is set by the runtime."""
+    """A message in a run's mailbox, delivered at its next turn boundary; `sender` is set by the runtime. `note` is what
+    the runtime itself has to say about it, and a mail of the kind `note` is nothing else. `announced`: the channel that
+    asked for the work was told of the same."""
 
     seq: int
     text: str
     sender: str = ""
-    kind: Literal["mail", "news"] = "mail"
+    kind: Literal["mail", "news", "note"] = "mail"
     steer: bool = False
+    note: str = ""
+    announced: bool = False
 
 
 class Delivery(Value):
     """An announcement on its way out. One key for one logical completion, whatever is tried. `discard` names the parent
     of a run that is to be deleted afterwards. With a `group` it is the summary of that group of the run's children, put
-    into words when it is sent by the `tool` that started them."""
+    into words when it is sent by the `tool` that started them. `note` is what the runtime itself adds to the text."""
 
     key: str
     run: str
@@ -377,6 +430,7 @@ class Delivery(Value):
     discard: str = ""
     group: str = ""
     tool: str = ""
+    note: str = ""
     state: Literal["pending", "sent", "acked", "suppressed", "dead"] = "pending"
     attempts: int = 0
     bounces: int = 0

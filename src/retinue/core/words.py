@@ -7,6 +7,8 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
+from retinue.core.effects import ChildOutcome
+from retinue.core.money import bound
 from retinue.core.orders import Order, Spec
 from retinue.core.state import Run
 from retinue.core.text import clip
@@ -28,6 +30,11 @@ def skipped(order: Order, ending: Ending) -> bool:
     return order.report == "announce" and bool(order.skip_token) and ending.text.strip() == order.skip_token
 
 
+def is_known(ending: Ending) -> bool:
+    """Whether whoever started a run has ended it, or ended with it: then nobody has to be told."""
+    return bool(ending.along) or (ending.state == "cancelled" and ending.by == "parent")
+
+
 def tell(templates: dict[str, str], spec: Spec, run: Run, ending: Ending, cap: int, done: int = 0) -> str:
     """A child's end in the words that its parent's tool has for it, at most `cap` long."""
     template = templates.get(f"{ending.state}/{ending.stop}") or templates.get(ending.state) or templates.get("")
@@ -38,7 +45,7 @@ def tell(templates: dict[str, str], spec: Spec, run: Run, ending: Ending, cap: i
 
 def facts(spec: Spec, run: Run, ending: Ending, done: int = 0) -> dict[str, str]:
     """Everything that a template may name."""
-    order = spec.order
+    order, usage = spec.order, run.usage
     text = ending.text or "(no output)"
     started = spec.created_at if run.started_at is None else run.started_at
     return {
@@ -52,12 +59,12 @@ def facts(spec: Spec, run: Run, ending: Ending, done: int = 0) -> dict[str, str]
         "brief": text if len(text) <= BRIEF else f"{text[:BRIEF]}...",
         "error": ending.error or ending.stop,
         "seconds": f"{max(0, ending.at - started) / 1000:.1f}",
-        "input": str(run.usage.input),
-        "output": str(run.usage.output),
-        "tokens": str(run.usage.tokens),
-        "cost": f"{run.usage.usd:.4f}",
+        "input": str(usage.input),
+        "output": str(usage.output),
+        "tokens": bound(str(usage.tokens), is_bound=bool(usage.estimated)),
+        "cost": bound(f"{usage.usd:.4f}", is_bound=not usage.cost_is_known),
         "model": run.model_used or spec.model,
-        "calls": str(run.usage.calls),
+        "calls": str(usage.calls),
         "group": order.group,
         "done": str(done),
         "size": str(order.group_size),
@@ -83,3 +90,15 @@ def describe(name: str, ending: Ending, cap: int) -> str:
     if ending.error:
         head += f": {ending.error}"
     return clip(f"{head}\nText so far: {ending.text}" if ending.text else head, cap)
+
+
+def plain_result(outcomes: tuple[ChildOutcome, ...]) -> tuple[str, bool]:
+    """What a parent reads when no family has words of its own."""
+    if len(outcomes) == 1:
+        (one,) = outcomes
+        return describe(one.label, one.ending, 1 << 30), one.ending.state not in ("completed", "incomplete")
+    return listed(outcomes), False
+
+
+def listed(outcomes: tuple[ChildOutcome, ...]) -> str:
+    return "\n\n".join(f"## {o.label} ({o.ending.state})\n{describe(o.label, o.ending, 1 << 30)}" for o in outcomes)

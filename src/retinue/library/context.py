@@ -5,9 +5,11 @@ nearest last, quoted as advice with its path; what was loaded, and what it costs
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from retinue.core.display import one_line
 from retinue.core.text import clean
 from retinue.core.values import Value
 from retinue.library.files import is_beneath, read_beneath, real, shown
@@ -46,10 +48,11 @@ def loaded_files(
     trusted: bool = False,
     file_cap: int = FILE_CAP,
     total_cap: int = TOTAL_CAP,
+    hide: Callable[[bytes], bytes] = bytes,
 ) -> tuple[LoadedFile, ...]:
     """The files for a run in `cwd`, that of the project's root first. A project that is not trusted tells nothing.
 
-    When all together are too long, those nearest to `cwd` are kept.
+    When all together are too long, those nearest to `cwd` are kept. `hide` takes secrets out before anything is cut.
     """
     here, top = real(cwd), real(root)
     if not trusted or not is_beneath(here, top):
@@ -57,7 +60,7 @@ def loaded_files(
     out: list[LoadedFile] = []
     left = total_cap
     for folder in folders_between(here, top):
-        file = _nearest(folder, top, min(file_cap, left))
+        file = _nearest(folder, top, min(file_cap, left), hide)
         if file is not None:
             out.append(file)
             left -= len(file.text.encode())
@@ -79,27 +82,27 @@ def instructions_for(base: str, cwd: str | Path, root: str | Path, *, trusted: b
     return compose_instructions(base, loaded_files(cwd, root, trusted=trusted))
 
 
-def _nearest(folder: Path, top: Path, cap: int) -> LoadedFile | None:
+def _nearest(folder: Path, top: Path, cap: int, hide: Callable[[bytes], bytes]) -> LoadedFile | None:
     try:
         there = {entry.name for entry in folder.iterdir()} & {*NAMES}
     except OSError:
         return None
     for name in NAMES:
-        if name in there and (found := _load(folder / name, top, cap)) is not None:
+        if name in there and (found := _load(folder / name, top, cap, hide)) is not None:
             return found
     return None
 
 
-def _load(path: Path, top: Path, cap: int) -> LoadedFile | None:
+def _load(path: Path, top: Path, cap: int, hide: Callable[[bytes], bytes]) -> LoadedFile | None:
     """None where there is nothing to read: the next name is tried."""
     try:
-        raw = read_beneath(path, top)
+        raw = read_beneath(path, top, names=NAMES)
     except IsADirectoryError:
         return None
     except OSError as error:
         said = error.strerror or str(error)
         return LoadedFile(path=shown(path), sha256="", bytes=0, tokens_estimate=0, note=f"not read: {said}")
-    whole = raw.removeprefix(b"\xef\xbb\xbf")
+    whole = hide(raw).removeprefix(b"\xef\xbb\xbf")
     if not whole.strip():
         return None
     text = clean(whole[: max(0, cap)].decode("utf-8", "ignore").replace("\r\n", "\n")).replace("\0", "").strip()
@@ -124,5 +127,5 @@ def _fence(files: Sequence[LoadedFile]) -> str:
 
 
 def _attribute(path: str) -> str:
-    safe = "".join(c if c.isprintable() and c not in '"<>' else "?" for c in clean(path))
+    safe = re.sub('["<>]', "?", one_line(path))
     return f'"{safe}"'

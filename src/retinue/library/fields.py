@@ -33,6 +33,7 @@ MODES: dict[str, PermissionMode] = {
 EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 UNITS = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 BUDGET = {"max_tokens": "tokens", "max_usd": "usd", "max_turns": "turns", "timeout": "seconds", "max_calls": "calls"}
+ON_LIMIT = ("land", "ask", "stop")
 
 _DURATION = re.compile(r"\s*(\d{1,9}(?:\.\d{1,6})?)\s*([a-z]*)\s*")
 _YES = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
@@ -183,8 +184,11 @@ class Fields:
                 out[ours] = inner.seconds(name)
             else:
                 out[ours] = inner.number(name) if ours == "usd" else inner.whole(name, least=0)
-        for name in inner.rest(BUDGET, quiet=()):
-            self.complain(key, f"{key} knows no {name[:80]!r}", "error", partial(did_you_mean, name, BUDGET))
+        if on_limit := inner.choice(ON_LIMIT, "on_limit"):
+            out["on_limit"] = on_limit
+        known = (*BUDGET, "on_limit")
+        for name in inner.rest(known, quiet=()):
+            self.complain(key, f"{key} knows no {name[:80]!r}", "error", partial(did_you_mean, name, known))
         if len(self.document.complaints) > before or (not data and self.data.get(key) is not None):
             self.complain(key, f"{key} could not be read whole; the agent is not used without its limits", "error")
         return Budget(**out)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import errno
 import os
-import stat
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from retinue.core.text import clean
+from retinue.sandbox.beneath import open_real
+from retinue.sandbox.regular import drain, open_regular
 
 MAX_BYTES = 1 << 20
-_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | getattr(os, "O_NOCTTY", 0)
 
 
 def real(path: str | Path) -> Path:
@@ -27,45 +27,39 @@ def is_beneath(path: Path, root: Path) -> bool:
     return path == root or root in path.parents
 
 
-def read_beneath(path: Path, root: Path, cap: int = MAX_BYTES) -> bytes:
-    """The bytes of a file, at most `cap` and one more. `OSError` says why it was not read.
+def read_beneath(path: Path, root: Path, cap: int = MAX_BYTES, names: Collection[str] = ()) -> bytes:
+    """The bytes of a file, at most `cap` and one more. `OSError` says why it was not read. The root is a real path: a
+    link in its place was put there later, and is not followed.
 
-    Links are resolved first and must stay beneath the root; then each component is opened without following any, so
-    that nobody can put a link there in between.
+    Links are resolved first and must stay beneath the root, and lead to a file with one of `names`, or of the same
+    kind: what is read goes into a prompt, and no rule about reading is asked. Then each component is opened without
+    following any, so that nobody can put a link there in between.
     """
-    root = real(root)
     try:
         target = real(path)
     except ValueError as error:
         raise OSError(errno.EINVAL, str(error)) from None
     if not is_beneath(target, root) or target == root:
         raise OSError(errno.EXDEV, f"it leads out of {root}")
+    is_kind = target.suffix.lower() == path.suffix.lower() and not target.name.startswith(".")
+    if target.name != path.name and not (target.name in names if names else is_kind):
+        raise OSError(errno.EPERM, f"it is a link to {target.name}, a file of another kind")
     *folders, name = target.relative_to(root).parts
-    at = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    at = open_real(str(root))
     try:
         for folder in folders:
             inner = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=at)
             os.close(at)
             at = inner
-        file = os.open(name, _FLAGS | os.O_NOFOLLOW, dir_fd=at)
+        file = open_regular(name, dir_fd=at, follow=False)
     finally:
         os.close(at)
-    return _drain(file, cap)
+    return drain(file, cap)
 
 
 def read_file(path: Path, cap: int = MAX_BYTES) -> bytes:
     """The same for a file of the user's own, whose links are the user's."""
-    try:
-        return _drain(os.open(path, _FLAGS), cap)
-    except ValueError as error:
-        raise OSError(errno.EINVAL, str(error)) from None
-
-
-def _drain(file: int, cap: int) -> bytes:
-    with os.fdopen(file, "rb") as stream:
-        if not stat.S_ISREG(os.fstat(file).st_mode):
-            raise OSError(errno.EINVAL, "it is not a regular file")
-        return stream.read(cap + 1)
+    return drain(open_regular(path), cap)
 
 
 def walk(folder: Path, suffixes: tuple[str, ...], depth: int) -> Iterator[tuple[Path, str]]:

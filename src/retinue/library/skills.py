@@ -4,24 +4,31 @@ files when the text names them.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
 from msgspec import field
 
+from retinue.core.display import one_line
+from retinue.core.secrets import Redactor
 from retinue.core.text import clean
 from retinue.core.values import Restart, Value
 from retinue.library.fields import Fields
-from retinue.library.files import MAX_BYTES, is_beneath, read_beneath, real, shown, walk
+from retinue.library.files import MAX_BYTES, is_beneath, read_beneath, real, shown
 from retinue.library.find import folders_between, project_root_of
 from retinue.library.frontmatter import Document, read_markdown
 from retinue.library.spec import Complaint, Scope, did_you_mean, tokens_in
 from retinue.library.tools_aliases import SHELL, resolve, split_names
+from retinue.sandbox import folders
+from retinue.sandbox.beneath import open_real
 from retinue.tools.base import Answer, Caller, Returned, Risk
 from retinue.tools.builtin.base import Arguments, Builtin
+from retinue.tools.file_rules import READING, barred
 
 FOLDERS = (".agents/skills", ".retinue/skills", ".claude/skills", ".github/skills", ".gemini/skills")
 SHIPPED = Path(__file__).parent / "skills"
@@ -31,6 +38,7 @@ MAX_NAME, MAX_DESCRIPTION, MAX_COMPATIBILITY = 64, 1024, 500
 MAX_LINES, MAX_TOKENS = 500, 5_000
 MAX_SKILLS = 500
 MAX_LISTED = 200
+MAX_DEEP = 4
 PAGE = 65_536
 
 _NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
@@ -236,7 +244,7 @@ def skills_prompt(skills: Iterable[Skill]) -> str:
 
 
 def _one_line(text: str) -> str:
-    return " ".join(clean(text).split())
+    return one_line(text)
 
 
 class SkillArgs(Arguments, frozen=True, kw_only=True):
@@ -260,6 +268,7 @@ class SkillTool(Builtin[SkillArgs]):
         super().__init__()
         given = skills.values() if isinstance(skills, Mapping) else skills
         self.skills = {s.name: s for s in given}
+        self._folders = {s.name: real(s.path) for s in given}  # a link that comes later is not followed
 
     def summary(self, args: dict[str, Any]) -> str:
         return " ".join(str(part) for part in ("skill", args.get("name", ""), args.get("file", "")) if part)
@@ -271,27 +280,30 @@ class SkillTool(Builtin[SkillArgs]):
             known = ", ".join(self.skills) or "none"
             said = f"There is no skill {args.name[:80]!r}; {hint + ' ' if hint else ''}there is: {known}."
             return Answer(text=said, error=True)
+        folder = self._folders[skill.name]
+        rule_on = barred(caller, READING)
+        if rule_on is not None and (rule := rule_on(str(real(folder / (args.file or FILE))))):
+            return Answer(text=f"{args.file or FILE} of skill {skill.name} may not be shown: {rule!r}.", error=True)
         try:
-            return Answer(text=_file(skill, args.file) if args.file else _body(skill))
+            read = partial(_file, folder, args.file) if args.file else partial(_body, folder)
+            return Answer(text=await asyncio.to_thread(read, caller.redactor))
         except (OSError, ValueError) as error:
             said = getattr(error, "strerror", None) or str(error)
-            files = ", ".join(_files(skill)) or "none"
+            files = ", ".join(_files(folder)) or "none"
             text = f"{args.file or FILE} of skill {skill.name} was not read: {said}. Its files: {files}."
             return Answer(text=text, error=True)
 
 
-def _body(skill: Skill) -> str:
-    folder = Path(skill.path)
+def _body(folder: Path, redactor: Redactor) -> str:
     document = read_markdown(read_beneath(folder / FILE, folder), str(folder / FILE))
-    files = _files(skill)
+    files = _files(folder)
     tail = f"\n\n[files of this skill: {', '.join(files)}]" if files else ""
-    return f"{_cut(document.body)}{tail}"
+    return f"{_cut(redactor.clean(document.body))}{tail}"
 
 
-def _file(skill: Skill, name: str) -> str:
+def _file(folder: Path, name: str, redactor: Redactor) -> str:
     if os.path.isabs(name) or "\0" in name or ".." in Path(name).parts:
         raise ValueError("a path beneath the skill's folder is wanted, without ..")
-    folder = Path(skill.path)
     raw = read_beneath(folder / name, folder, MAX_BYTES)
     if len(raw) > MAX_BYTES:
         raise ValueError(f"it has more than {MAX_BYTES} bytes")
@@ -299,7 +311,7 @@ def _file(skill: Skill, name: str) -> str:
         text = raw.decode("utf-8")
     except UnicodeDecodeError:
         raise ValueError(f"it is not text ({len(raw)} bytes)") from None
-    return _cut(clean(text))
+    return _cut(redactor.clean(clean(text)))
 
 
 def _cut(text: str) -> str:
@@ -310,12 +322,21 @@ def _cut(text: str) -> str:
     )
 
 
-def _files(skill: Skill) -> list[str]:
-    folder = Path(skill.path)
-    out = []
-    for path, why in walk(folder, ("",), 4):
-        if not why and path.name != FILE:
-            out.append(shown(path.relative_to(folder).as_posix()))
-        if len(out) >= MAX_LISTED:
-            break
-    return out
+def _files(folder: Path) -> list[str]:
+    """The names of its files, from one open directory to the next."""
+    try:
+        top = open_real(str(folder))
+    except OSError:
+        return []
+    out: list[str] = []
+    try:
+        for at, inner, names, _ in folders.walk(top):
+            inner[:] = sorted(f for f in inner if not f.startswith(".")) if at.count("/") < MAX_DEEP else []
+            out += [os.path.normpath(f"{at}/{n}") for n in sorted(names) if not n.startswith(".") and n != FILE]
+            if len(out) >= MAX_LISTED:
+                break
+    except OSError:
+        pass  # what was changed meanwhile is not listed
+    finally:
+        os.close(top)
+    return sorted(shown(name) for name in out[:MAX_LISTED])

@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 
 from msgspec.structs import replace
 
+from retinue.core.display import one_line
 from retinue.core.orders import Orders
-from retinue.core.text import clean
 from retinue.core.values import Restart
 from retinue.library.spec import AgentSpec, did_you_mean
 from retinue.tools.base import Answer, Caller, Returned, Risk
@@ -66,5 +66,5 @@ class StaffTool(Builtin[StaffArgs]):
 
 
 def _one_line(text: str) -> str:
-    line = " ".join(clean(text).split())
+    line = one_line(text)
     return line if len(line) <= MAX_LINE else f"{line[:MAX_LINE]}..."

@@ -12,12 +12,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 import msgspec
+from msgspec.structs import replace
 
 from retinue.core.text import clean, digest
 from retinue.core.values import Assistant, Call, Image, Message, Reply, Result, ToolSchema, Usage, User
 from retinue.errors import ModelError, ModelRejected, ModelUnavailable
-from retinue.models.codec import Decoder, Options, arguments, keep_opaque, opaque_for
-from retinue.models.failures import MAX_WORDS, delay, failed, worded
+from retinue.models.anthropic_failures import failure_of
+from retinue.models.codec import Decoder, Options, arguments, count, keep_opaque, opaque_for
+from retinue.models.counts import grown
+from retinue.models.failures import MAX_WORDS
 from retinue.models.sse import Events
 
 DIALECT = "anthropic"
@@ -29,25 +32,19 @@ FAILED = "(failed without a message)"
 PICTURES = {"image/gif", "image/jpeg", "image/png", "image/webp"}
 OURS = {"max_tokens", "messages", "model", "stream"}
 THOUGHTS = {"redacted_thinking", "thinking"}
-COUNTS = ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
-STATUS = {
-    "authentication_error": 401,
-    "billing_error": 402,
-    "permission_error": 403,
-    "rate_limit_error": 429,
-    "overloaded_error": 529,
-}
-QUOTA = re.compile(r"credit balance is too low|specified api usage limits|spend(?:ing)? limit", re.I)
-FAULTS = (
-    ("context_exhausted", re.compile(r"(?:prompt|input) is too long|exceeds? (?:the )?context (?:limit|window)", re.I)),
-    ("content_filter", re.compile(r"content filter", re.I)),
-    ("bad_schema", re.compile(r"(?<![\w.])(?:tools\.\d+\.|output_config\.format)")),
-)
 NAME = re.compile(r"[^a-zA-Z0-9_-]")
 
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder()
 _raws = msgspec.json.Decoder(list[msgspec.Raw])
+
+
+class _Head(msgspec.Struct):
+    type: str = ""
+    id: str = ""
+
+
+_heads = msgspec.json.Decoder(_Head)
 
 
 class Anthropic:
@@ -87,6 +84,9 @@ class Anthropic:
             blocks[-1] = blocks[-1][:-1] + MARK
         return b",".join(b'{"role":"%b","content":[%b]}' % (role, b",".join(blocks)) for role, blocks in parts)
 
+    def unsealed(self, message: Assistant) -> Assistant:
+        return message
+
     def tail(self, max_output: int, options: Options | None = None) -> bytes:
         """The budget for thoughts is a part of the output: where it leaves no room for an answer, there are none."""
         body: dict[str, Any] = {"max_tokens": max_output}
@@ -119,7 +119,9 @@ class Anthropic:
         plain = {} if b"<" in body else {"message": body[: 8 * MAX_WORDS].decode("utf-8", "replace")}
         told = _parse(body) or plain
         error = told.get("error")
-        return _failed(status, error if isinstance(error, dict) else {"message": error or told.get("message")}, lower)
+        return failure_of(
+            status, error if isinstance(error, dict) else {"message": error or told.get("message")}, lower
+        )
 
 
 def _tool(tool: ToolSchema) -> dict[str, Any]:
@@ -130,13 +132,28 @@ def _tool(tool: ToolSchema) -> dict[str, Any]:
 def _said(message: User | Assistant) -> tuple[bytes, list[bytes]]:
     if isinstance(message, User):
         role, blocks = b"user", [_encode(_picture(image)) for image in message.images]
-    elif kept := opaque_for(DIALECT, message):
-        return b"assistant", [bytes(block) for block in _raws.decode(kept.encode("utf-8", "replace"))]
+    elif (kept := opaque_for(DIALECT, message)) and (blocks := _as_it_came(message, kept)):
+        return b"assistant", blocks
     else:
         role, blocks = b"assistant", [_encode(_call(call)) for call in message.calls]
     if message.text.strip() or not blocks:
         blocks.insert(0 if role == b"assistant" else len(blocks), _encode(_text(message.text)))
     return role, blocks
+
+
+def _as_it_came(message: Assistant, kept: str) -> list[bytes]:
+    """The content of a reply as it came, its calls under the ids that they have by now; none if they are others."""
+    blocks, ids = [], [_id(call.id) for call in message.calls]
+    for raw in _raws.decode(kept.encode("utf-8", "replace")):
+        block = bytes(raw)
+        head = _heads.decode(block)
+        if head.type == "tool_use":
+            if not ids:
+                return []
+            if head.id != (id := ids.pop(0)):
+                block = _encode({**_decoder.decode(block), "id": id})
+        blocks.append(block)
+    return [] if ids else blocks
 
 
 def _results(results: Sequence[Result]) -> list[bytes]:
@@ -180,7 +197,7 @@ def _input(args: str) -> msgspec.Raw:
 
 def _id(id: str) -> str:
     """The id itself, or, when another provider made it in letters that are not taken here, one that stands for it."""
-    return id if id and not NAME.search(id) else f"call_{digest(id)}"
+    return id if 0 < len(id) <= 64 and not NAME.search(id) else f"call_{digest(id)}"
 
 
 def _encode(value: Any) -> bytes:
@@ -269,7 +286,7 @@ class _Draft:
     def __init__(self) -> None:
         self.message: dict[str, Any] = {}
         self.blocks: list[_Block] = []
-        self.counts = dict.fromkeys(COUNTS, 0)
+        self.fresh, self.usage = 0, Usage()
 
     def start(self, message: dict[str, Any]) -> None:
         self.take(message | {"type": "message"}, message.get("usage"))
@@ -277,11 +294,19 @@ class _Draft:
         self.blocks = [_Block(_object(fields)) for fields in content] if isinstance(content, list) else []
 
     def take(self, fields: dict[str, Any], usage: object) -> None:
-        """What the beginning and the end of a message say; counts are totals, and the later ones hold."""
+        """What the beginning and the end of a message say; counts are totals."""
         self.message.update((name, value) for name, value in fields.items() if value is not None)
-        for name, count in _object(usage).items():
-            if name in self.counts and type(count) is int and count >= 0:
-                self.counts[name] = count
+        told = _object(usage)
+        read, written = count(told.get("cache_read_input_tokens")), count(told.get("cache_creation_input_tokens"))
+        self.fresh = max(self.fresh, count(told.get("input_tokens")))
+        self.usage = grown(
+            self.usage, Usage(output=count(told.get("output_tokens")), cache_read=read, cache_write=written)
+        )
+
+    def counted(self) -> Usage:
+        """What is read from a cache and written to it is no part of the input here."""
+        used = self.usage
+        return replace(used, input=self.fresh + used.cache_read + used.cache_write)
 
     def reply(self) -> Reply:
         reason = self.message.get("stop_reason")
@@ -298,9 +323,7 @@ class _Draft:
             said = Assistant(text=text, calls=tuple(calls.values()), opaque=self._opaque(calls))
             is_cut = reason in ("max_tokens", "model_context_window_exceeded")
             stop = "length" if is_cut else "calls" if calls else "end"
-        fresh, made, read, written = self.counts.values()
-        used = Usage(input=fresh + read + written, output=made, cache_read=read, cache_write=written)
-        return Reply(message=said, usage=used, stop=stop, model=_string(self.message.get("model")))
+        return Reply(message=said, usage=self.counted(), stop=stop, model=_string(self.message.get("model")))
 
     def _refusal(self, text: str) -> str:
         details = _object(self.message.get("stop_details"))
@@ -371,6 +394,10 @@ class _Decoder:
             raise ModelUnavailable("the connection ended before the reply did", kind="network")
         return self._draft.reply()
 
+    def so_far(self) -> tuple[Usage, int]:
+        length = sum(len(piece) for block in self._draft.blocks for piece in block.pieces)
+        return self._draft.counted(), length + len(self._body or b"")
+
     def _take(self, name: str, event: dict[str, Any], said: list[str]) -> None:
         kind, index = event.get("type"), str(event.get("index"))
         self.contents += kind in ("content_block_delta", "content_block_start")
@@ -393,7 +420,7 @@ class _Decoder:
             self._draft.start(event)
             self.done = True
         elif kind == "error" or name == "error" or "error" in event:
-            raise _failed(0, _object(event.get("error")) or event, {})
+            raise failure_of(0, _object(event.get("error")) or event, {})
 
     def _begin(self, index: str, fields: dict[str, Any], said: list[str]) -> None:
         before = self._open.get(index)
@@ -403,20 +430,3 @@ class _Decoder:
         self._draft.blocks.append(block)
         if block.kind == "text" and block.joined():
             said.append(block.joined())
-
-
-def _failed(status: int, error: dict[str, Any], headers: Mapping[str, str]) -> ModelError:
-    """The provider's word for what went wrong, as ours. The broad types say less than the status does."""
-    told, said = _string(error.get("type")), _string(error.get("message"))
-    code = _object(error.get("details")).get("error_code")
-    status = STATUS.get(told) or status or (400 if told == "invalid_request_error" else 500)
-    words = worded(said) or f"the provider answered with status {status}" + (f" ({worded(told)})" if told else "")
-    if status == 402 or code == "enforced_spend_limit_reached" or (status in (400, 403, 429) and QUOTA.search(said)):
-        return failed("quota", words)
-    if status in (401, 403) or code == "organization_on_hold":
-        return failed("auth", worded(words, has_key=True))
-    if status in (408, 409, 429) or status >= 500 or status < 300:
-        kind = "rate_limit" if status == 429 else "overloaded" if status in (503, 529) else "server_error"
-        return failed(kind, words, delay(headers, said))
-    found = [kind for kind, pattern in FAULTS if pattern.search(said)]
-    return failed({404: "not_found", 413: "too_large"}.get(status) or [*found, "invalid_request"][0], words)

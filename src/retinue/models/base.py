@@ -3,11 +3,84 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from retinue.core.effects import Purpose
-from retinue.core.values import Message, ModelInfo, Reply, ToolSchema
+from retinue.core.values import Message, ModelInfo, Reply, ToolSchema, Usage
+
+
+class Progress:
+    """How far a call has come, for whoever breaks it off: whether it ever left, and what is known of its cost.
+
+    The model says so on the way: `wait` when it is asked, `leave` in the moment of sending, `follow` when an answer has
+    begun, `settle` when an attempt is over and its cost known. One that says nothing is taken to have sent, unless it
+    is known (`is_told`) that it will. `mark` hears that something leaves before it does: it is asked after a crash.
+    """
+
+    __slots__ = ("_count", "_is_lost", "_is_marked", "_is_out", "_is_told", "_mark", "_spent")
+
+    def __init__(self, mark: Callable[[bool], None] | None = None, *, is_told: bool = False) -> None:
+        self._is_told = is_told
+        self._is_out = self._is_lost = self._is_marked = False
+        self._spent = Usage()
+        self._count: Callable[[], Usage] | None = None
+        self._mark = mark
+        self._tell()
+
+    def _tell(self) -> None:
+        if self._mark is not None and (is_sent := self.sent) != self._is_marked:
+            self._is_marked = is_sent
+            self._mark(is_sent)
+
+    @property
+    def sent(self) -> bool:
+        """False only when nothing has left that could cost anything."""
+        return not self._is_told or self._is_out or self._is_lost or bool(self._spent.tokens or self._spent.nanos)
+
+    @property
+    def usage(self) -> Usage | None:
+        """What was spent until now: nothing when nothing was sent, None when nobody knows."""
+        if not self._is_told or self._is_lost:
+            return None
+        if not self._is_out:
+            return self._spent
+        return None if self._count is None else self._spent.plus(self._count())
+
+    @property
+    def before(self) -> Usage:
+        """What attempts that are over have cost."""
+        return self._spent
+
+    def wait(self) -> None:
+        """Nothing (more) is sent yet. What an attempt before this one is known to have cost stays."""
+        self._end_attempt()
+        self._tell()
+
+    def leave(self) -> None:
+        """The first byte is about to be written."""
+        self._end_attempt()
+        self._is_out = True
+        self._tell()
+
+    def _end_attempt(self) -> None:
+        self._is_told = True
+        if self._is_out:
+            self._is_lost = self._is_lost or self._count is None
+            self._settle(self._count() if self._count is not None else Usage())
+
+    def follow(self, count: Callable[[], Usage]) -> None:
+        """An answer has begun; `count` says what it has cost up to the moment in which it is asked."""
+        self._count = count
+
+    def settle(self, usage: Usage) -> None:
+        """The attempt is over and has cost this much."""
+        self._settle(usage)
+        self._tell()
+
+    def _settle(self, usage: Usage) -> None:
+        self._spent = self._spent.plus(usage)
+        self._is_out, self._count = False, None
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +88,8 @@ class Request:
     """Everything a model needs for one reply. `messages` is valid for every provider: each call has its result.
 
     `tools` may be called now; `declared` stays the same through all turns of a run and through its forks, so that the
-    prefix of their prompts does: what is declared and not lent is refused when it is called.
+    prefix of their prompts does: what is declared and not lent is refused when it is called. `progress` is the model's
+    to write and everybody's to read: after a cancel it says whether the call ever left.
     """
 
     run: str
@@ -32,6 +106,7 @@ class Request:
     max_output: int
     key: str
     declared: tuple[ToolSchema, ...] = ()
+    progress: Progress = field(default_factory=Progress, compare=False, repr=False)
 
 
 class Models(Protocol):
@@ -53,7 +128,8 @@ class Models(Protocol):
 class Model(Protocol):
     """Contract: `complete` returns one reply or raises a `ModelError`; a cancelled call spends nothing more. `emit`
     takes text as it comes and may be ignored. A model that has `exact = True` vouches for the types in its replies;
-    those of others are checked."""
+    those of others are checked. One that writes `request.progress` is not charged for what it never sent; with
+    `says_progress = True` it does so before anything leaves."""
 
     info: ModelInfo
 

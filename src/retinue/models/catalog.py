@@ -9,16 +9,24 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
+from retinue.core.secret_values import secrets_of
 from retinue.core.text import digest
-from retinue.errors import ConfigError
+from retinue.core.values import ModelInfo
+from retinue.errors import ConfigError, NoKey
 from retinue.models.base import Model
-from retinue.models.cache import Warmth
+from retinue.models.cache import Warmth, shortest
 from retinue.models.codec import Options
+from retinue.models.counts import PREAMBLE
 from retinue.models.fallback import Fallback
 from retinue.models.governor import Governor
 from retinue.models.http import Client, HttpModel, Times
-from retinue.models.prices import facts
+from retinue.models.prices import FREE, Price, facts, is_near
 from retinue.models.providers import LOCAL, PROVIDERS, Provider, provider_name
+from retinue.models.terms import Terms
+
+__all__ = ["Catalog", "Price", "Status", "Terms"]
 
 OFFLINE = "offline/explorer"
 CHAIN = " | "
@@ -30,7 +38,8 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class Status:
     """How it goes with one model of one account. `why` says what is waited for, "" when nothing is. Rates are shares
-    of the prompts' tokens: what a prompt cache should have had, and what it had."""
+    of the prompts' tokens: what a prompt cache should have had, and what it had. `expected_nanos` and `saved_nanos` are
+    what that should have saved and has saved; for it `waits` calls have waited, `waited_seconds` in all."""
 
     name: str
     in_flight: int
@@ -40,12 +49,17 @@ class Status:
     per_minute: Mapping[str, float]
     expected_rate: float
     hit_rate: float
+    expected_nanos: int = 0
+    saved_nanos: int = 0
+    waits: int = 0
+    waited_seconds: float = 0.0
 
 
 class Catalog:
     """Makes models when they are asked for. `environ` holds keys and addresses; `aliases` are short names; `allow`
     lists what may be used of a provider (patterns like `claude-*`); `options` go to every model. `offered`
-    are models that runs may ask for although no agent has them."""
+    are models that runs may ask for although no agent has them. `prices` are what models cost, by `provider:model`, by
+    a pattern of that, or by an alias; `terms` say for a provider how fast it is called."""
 
     def __init__(
         self,
@@ -56,8 +70,12 @@ class Catalog:
         offered: Sequence[str] = (),
         options: Options | None = None,
         times: Times | None = None,
+        prices: Mapping[str, Price] | None = None,
+        terms: Mapping[str, Terms] | None = None,
     ) -> None:
         self._environ, self._aliases = environ, dict(aliases or {})
+        self._prices = {self.resolve(name): price for name, price in (prices or {}).items()}
+        self._terms = {provider_name(name): told for name, told in (terms or {}).items()}
         self._allow = {provider_name(name): tuple(patterns) for name, patterns in (allow or {}).items()}
         self._options = options or Options()
         self.offered = tuple(offered)
@@ -65,6 +83,8 @@ class Catalog:
         self._made: dict[str, Model] = {}
         self._in_process: dict[str, LocalModel] = {}
         self._accounts: dict[tuple[str, str, str], tuple[Governor, Warmth]] = {}
+        self.secrets = _secrets(environ)
+        """Every key that it was ever given, used or not, by name."""
 
     def find(self, name: str) -> Model:
         """The model of this name, made once. Raises `ConfigError` saying what is wrong and what to do."""
@@ -91,6 +111,10 @@ class Catalog:
                 per_minute=governor.per_minute,
                 expected_rate=warmth.expected_rate,
                 hit_rate=warmth.hit_rate,
+                expected_nanos=warmth.expected_nanos,
+                saved_nanos=warmth.saved_nanos,
+                waits=warmth.waits,
+                waited_seconds=warmth.waited_seconds,
             )
             for (provider, _, model), (governor, warmth) in self._accounts.items()
         ]
@@ -137,20 +161,37 @@ class Catalog:
         made = self._in_process.get(model)
         if made is None:
             made = self._in_process[model] = local_model(name, model, self._environ, self._options)
+            made.info = self._priced(made.info, name)
         return made
 
+    def _priced(self, info: ModelInfo, resolved: str) -> ModelInfo:
+        """The model with the price that was declared for it."""
+        found = [p for name, p in self._prices.items() if name == resolved or fnmatchcase(resolved, name)]
+        exact = self._prices.get(resolved)
+        return exact.of(info) if exact is not None else found[0].of(info) if found else info
+
+    def bring(self, environ: Mapping[str, str]) -> None:
+        """Take other keys and addresses: models that are in use go on with them. What `environ` lacks stays."""
+        self._environ = {**self._environ, **environ}
+        self.secrets = {**{f"{name} {n}": v for n, (name, v) in enumerate(self.secrets.items())}, **_secrets(environ)}
+        for resolved, model in [(self.resolve(name), model) for name, model in self._made.items()]:
+            if isinstance(model, HttpModel):
+                provider = PROVIDERS[resolved.partition(":")[0]]
+                key, url, governor, warmth = self._account(provider, model.model, model.info)
+                model.connect(url, key, provider.headers(self._environ), governor, warmth)
+
     def _over_http(self, name: str, provider: Provider, model: str) -> HttpModel:
-        key = provider.key(self._environ)
-        if provider.keys and not key:
-            raise ConfigError(f"no key for {provider.name}: set {' or '.join(provider.keys)} in the environment")
-        url = provider.base_url(self._environ)
-        if not url:
-            raise ConfigError(f"no address for {provider.name}: set {' or '.join(provider.urls)} in the environment")
-        # Governors are told apart by account; the key itself is kept only where it is sent.
-        governor, warmth = self._accounts.setdefault((provider.name, digest(key, url), model), (Governor(), Warmth()))
-        return HttpModel(
-            facts(name, provider.prices, model, max_output=provider.max_output),
+        codec, known = (
             provider.codec(self._environ),
+            facts(name, provider.prices, model, max_output=provider.max_output),
+        )
+        if not provider.keys and not known.priced and is_near(provider.base_url(self._environ)):
+            known = FREE.of(known)
+        known = self._priced(replace(known, preamble=PREAMBLE[codec.dialect]), f"{provider.name}:{model}")
+        key, url, governor, warmth = self._account(provider, model, known)
+        return HttpModel(
+            known,
+            codec,
             model=model,
             base_url=url,
             key=key,
@@ -162,8 +203,32 @@ class Catalog:
             provider=provider.name,
         )
 
+    def _account(self, provider: Provider, model: str, info: ModelInfo) -> tuple[str, str, Governor, Warmth]:
+        """The key, the address, and what all who use them share."""
+        key = provider.key(self._environ)
+        if provider.keys and not key:
+            raise NoKey(f"no key for {provider.name}", f"set {' or '.join(provider.keys)} in the environment")
+        url = provider.base_url(self._environ)
+        if not url:
+            raise NoKey(f"no address for {provider.name}", f"set {' or '.join(provider.urls)} in the environment")
+        # Governors are told apart by account; the key itself is kept only where it is sent.
+        account = (provider.name, digest(key, url), model)
+        if account not in self._accounts:
+            terms = self._terms.get(provider.name, Terms())
+            least = terms.cache_tokens
+            if least is None:
+                least = shortest(provider.name, "", model)
+            warmth = Warmth(info, least if self._options.cache else 0, terms.second_usd)
+            self._accounts[account] = (Governor(terms=terms), warmth)
+        return key, url, *self._accounts[account]
+
     def _check_allowed(self, provider: str, model: str) -> None:
         allowed = self._allow.get(provider)
         if allowed is not None and not any(fnmatchcase(model, pattern) for pattern in allowed):
             listed = ", ".join(allowed) or "none"
             raise ConfigError(f"model {model!r} is not allowed for provider {provider!r}; allowed: {listed}")
+
+
+def _secrets(environ: Mapping[str, str]) -> dict[str, str]:
+    keys = {name: environ[name] for p in PROVIDERS.values() for name in p.keys if environ.get(name)}
+    return {**secrets_of(environ), **keys}

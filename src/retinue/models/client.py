@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import errno
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
-from urllib.parse import quote, urlsplit
+from urllib.parse import urlsplit
 
 from retinue.errors import ConfigError
+from retinue.models.machine import DESCRIPTORS
 from retinue.models.watchdog import Watchdog
 
 if TYPE_CHECKING:
@@ -46,6 +48,7 @@ class Client:
         found = self._open.get(loop)
         if found is None or found[0].closed:
             self._drop_dead()
+            DESCRIPTORS.raise_limit()
             found = self._open[loop] = (self._session(), Watchdog(min(0.5, min(dataclasses.astuple(self.times)) / 4)))
         return found
 
@@ -68,6 +71,8 @@ class Client:
             try:
                 trusted = ssl.create_default_context(cafile=file)
             except OSError as error:
+                if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM):
+                    raise
                 raise ConfigError(f"SSL_CERT_FILE names a file that cannot be used: {error}") from None
         return aiohttp.TCPConnector(limit=self.limit, ttl_dns_cache=300, ssl=trusted)
 
@@ -110,8 +115,3 @@ def checked_url(url: str) -> str:
     if parts.username is not None or parts.password is not None:
         raise ConfigError(f"the address of {parts.hostname} holds a password: keys belong into their own variables")
     return url
-
-
-def forms(*secrets: str) -> tuple[str, ...]:
-    """Each secret as it may be repeated: as it is, and as it stands in an address. (Very short ones are words.)"""
-    return tuple(dict.fromkeys(form for s in secrets if len(s) >= 6 for form in (s, quote(s, safe=""))))

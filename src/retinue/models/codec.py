@@ -12,7 +12,8 @@ from typing import Any, Literal, Protocol
 
 import msgspec
 
-from retinue.core.values import Assistant, Message, Reply, Result, ToolSchema, Value
+from retinue.core.arguments import is_deep
+from retinue.core.values import MOST_TOKENS, Assistant, Message, Reply, Result, ToolSchema, Usage, Value
 from retinue.errors import ModelError
 
 Effort = Literal["", "minimal", "low", "medium", "high"]
@@ -36,7 +37,8 @@ class Decoder(Protocol):
     """One reply on its way in. `feed` takes bytes however they were cut and returns the text that is new; it raises a
     `ModelError` when the provider says inside the stream that it failed. `finish` is called at the end of the body: the
     whole reply, or `ModelUnavailable` when its end is missing. `contents` grows with every event that carries content,
-    `done` is true once the provider has said that the reply is complete."""
+    `done` is true once the provider has said that the reply is complete. `so_far` is for a reply that breaks off: what
+    was counted until now, and how many characters of content have come."""
 
     contents: int
     done: bool
@@ -44,6 +46,8 @@ class Decoder(Protocol):
     def feed(self, data: bytes) -> list[str]: ...
 
     def finish(self) -> Reply: ...
+
+    def so_far(self) -> tuple[Usage, int]: ...
 
 
 class Codec(Protocol):
@@ -55,6 +59,10 @@ class Codec(Protocol):
     def head(self, model: str, instructions: str, tools: Sequence[ToolSchema], options: Options) -> bytes: ...
 
     def unit(self, messages: Sequence[Message], *, mark: bool = False) -> bytes: ...
+
+    def unsealed(self, message: Assistant) -> Assistant:
+        """A reply without seals, as it is taken by a provider that misses them."""
+        ...
 
     def tail(self, max_output: int, options: Options | None = None) -> bytes: ...
 
@@ -102,11 +110,17 @@ def keep_opaque(dialect: str, kept: str) -> str:
     return f"{dialect}\n{kept}" if kept else ""
 
 
+def count(value: object) -> int:
+    """A number of tokens as a provider tells it; 0 for what cannot be one."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return int(value) if is_number and 0 <= value < MOST_TOKENS else 0  # type: ignore[operator,call-overload]
+
+
 def arguments(args: str) -> dict[str, Any]:
     """A call's arguments as an object. Providers refuse a history whose arguments are none: then the raw text is kept
     in one, where the model can see what it wrote."""
     try:
-        value = msgspec.json.decode(args)
+        value = None if is_deep(args) else msgspec.json.decode(args)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         value = None
     return value if isinstance(value, dict) else {"invalid_json": args} if args.strip() else {}

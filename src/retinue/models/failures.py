@@ -7,23 +7,26 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from retinue.core.display import one_line
 from retinue.core.text import clean
 from retinue.errors import ModelError, ModelRejected, ModelUnavailable
-from retinue.models.governor import asked_for
+from retinue.models.governor import REFUSALS
+from retinue.models.headers import asked_for
 
 MAX_WORDS = 500
 MAX_DELAY = 86_400.0
-PASSES = ("rate_limit", "quota", "overloaded", "server_error", "network")
-"""Kinds of failures that are over some time, and are tried again until then."""
+PASSES = ("rate_limit", "quota", "auth", "overloaded", "server_error", "network", "forbidden")
+"""Kinds of failures that are over some time: the account is filled, another key is brought, the provider is back."""
 PAGE = re.compile(r"^\s*<|<\s*(?:html|!doctype|head|body|center|title|script)\b", re.IGNORECASE)
 KEY = re.compile(
     r"bearer\s+\S+|(?:key|provided): ?\S+|\b(?:sk|pk|rk|ek|gsk|xai|nvapi|sess|hf|csk|pplx)[-_][\w*.…-]{4,}"
-    r"|\b(?:AIza|AQ\.|ya29\.)[\w.*-]{4,}|[\w-]*\*{3,}[\w-]*|\b(?=[A-Z]*\d)[A-Z0-9]{32,}\b",
+    r"|\b(?:AIza|AQ\.|ya29\.)[\w.*-]{4,}|[\w-]{0,64}\*{3,}[\w-]{0,64}|\b(?=[A-Z]*\d)[A-Z0-9]{32,}\b",
     re.IGNORECASE,
 )
 LIKE_A_KEY = re.compile(r"\b(?=[\w.-]*\d)[\w.-]{12,}|[\w+/=-]{24,}")
 AGAIN = re.compile(
-    r"(?:(?:re)?try(?: again)? (?:in|after)|retrydelay\W+)\s*((?:\d[\d.]*\s*(?:ms|[smhd])[a-z]*\s*)+)", re.IGNORECASE
+    r"(?:(?:re)?try(?: again)? (?:in|after)|retrydelay\W{1,8})\s*((?:\d[\d.]*\s*(?:ms|[smhd])[a-z]*\s*)+)",
+    re.IGNORECASE,
 )
 SPAN = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|milli|[smhd])", re.IGNORECASE)
 SECONDS = {"ms": 0.001, "milli": 0.001, "s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
@@ -35,8 +38,17 @@ def worded(said: object, *, has_key: bool = False) -> str:
     text = clean(str(said)[: 8 * MAX_WORDS])
     if PAGE.search(text):
         return ""
-    text = KEY.sub("[key]", " ".join("".join(c if c.isprintable() else " " for c in text).split()))
+    text = KEY.sub("[key]", one_line(text))
     return (LIKE_A_KEY.sub("[key]", text) if has_key else text)[:MAX_WORDS]
+
+
+def no_reason(status: int, body: bytes) -> ModelError | None:
+    """A 403 in which no provider speaks: the page of a firewall or a proxy, or nothing at all. It was this request that
+    was refused; of the key nothing is said."""
+    if status != 403 or body.lstrip()[:1] in (b"{", b"["):
+        return None
+    said = worded(body[: 8 * MAX_WORDS].decode("utf-8", "replace")) or "a page, or nothing, in place of a reason"
+    return failed("forbidden", f"something before the provider refused this request (HTTP 403): {said}"[:MAX_WORDS])
 
 
 def delay(headers: Mapping[str, str], said: str, *spans: str) -> float:
@@ -52,7 +64,7 @@ def _seconds(span: str) -> float:
 
 
 def failed(kind: str, message: str, after_seconds: float = 0.0) -> ModelError:
-    """The error for a kind of failure. An account that is spent is not filled by waiting for a while."""
+    """The error for a kind of failure. What is refused to the whole account does not end by waiting for a while."""
     if kind in PASSES:
-        return ModelUnavailable(message, kind=kind, after_seconds=0.0 if kind == "quota" else after_seconds)
+        return ModelUnavailable(message, kind=kind, after_seconds=0.0 if kind in REFUSALS else after_seconds)
     return ModelRejected(message, kind=kind)

@@ -13,7 +13,7 @@ from retinue.core.values import ModelInfo, Reply
 from retinue.errors import ConfigError, ModelError
 from retinue.models.base import Model, Request
 
-GIVES_WAY = ("not_found", "quota", "overloaded", "auth", "tls", "redirect")
+GIVES_WAY = ("not_found", "quota", "overloaded", "auth", "forbidden", "tls", "redirect")
 """Failures that another model may not have. A rate limit or a broken connection is waited out instead."""
 
 
@@ -24,6 +24,7 @@ class Fallback:
         if not models:
             raise ConfigError(f"the chain {name!r} names no model")
         self.models = tuple(models)
+        self.says_progress = all(getattr(m, "says_progress", False) for m in models)
         infos = [m.info for m in models]
         self.info = ModelInfo(
             name=name,
@@ -34,7 +35,16 @@ class Fallback:
             price_cache_write=_most(
                 [i.price_in if i.price_cache_write is None else i.price_cache_write for i in infos]
             ),
+            preamble=max(i.preamble for i in infos),
+            cache_tokens=_longest([i.cache_tokens for i in infos]),
+            shared_tokens=_longest([i.shared_tokens for i in infos]),
+            price_cache_read=_most([i.price_in if i.price_cache_read is None else i.price_cache_read for i in infos]),
         )
+
+    @property
+    def secrets(self) -> dict[str, str]:
+        held = [getattr(model, "secrets", {}) for model in self.models]
+        return {f"{name} {n}": value for n, own in enumerate(held) for name, value in own.items()}
 
     @property
     def is_shut(self) -> bool:
@@ -60,6 +70,11 @@ def _named(model: Model, reply: Reply) -> Reply:
 
 def _is_shut(model: Model) -> bool:
     return getattr(model, "is_shut", False)
+
+
+def _longest(prefixes: Sequence[int]) -> int:
+    """The shortest prefix that every link caches; 0 if one caches nothing."""
+    return max(prefixes) if all(prefixes) else 0
 
 
 def _most(prices: Sequence[int | None]) -> int | None:

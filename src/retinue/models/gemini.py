@@ -13,16 +13,20 @@ from typing import Any
 from urllib.parse import quote
 
 import msgspec
+from msgspec.structs import replace
 
+from retinue.core.history import OUR_ID
 from retinue.core.text import clean
 from retinue.core.values import Assistant, Call, Image, Message, Reply, Result, ToolSchema, Usage, User
 from retinue.errors import ModelError, ModelRejected, ModelUnavailable
-from retinue.models.codec import Options, arguments, keep_opaque, opaque_for
-from retinue.models.failures import delay, failed, worded
+from retinue.models.codec import Options, arguments, count, keep_opaque, opaque_for
+from retinue.models.failures import worded
+from retinue.models.gemini_failures import error_in, failure_of
 from retinue.models.sse import Events
 
 MAX_BODY = 64 << 20
 NOTHING = "(empty)"
+NO_SIGNATURE = "skip_thought_signature_validator"
 # A part with one of these has to go back as it came.
 KEPT = {"thoughtSignature", "executableCode", "codeExecutionResult", "inlineData", "toolCall", "toolResponse"}
 
@@ -36,15 +40,6 @@ REFUSED |= {"IMAGE_SAFETY", "IMAGE_PROHIBITED_CONTENT", "IMAGE_RECITATION"}
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]{0,127}")
 # Every escape of a JSON text; half a surrogate pair is in the group.
 ESCAPES = re.compile(rb"\\(?:u[dD][89abAB]\w\w\\u[dD][c-fC-F]\w\w|(u[dD][89a-fA-F]\w\w)|.)", re.DOTALL)
-TOOL = re.compile(r"function_?declarations\[(\d+)\]|`([\w.:-]+)` function_?declaration", re.I)
-BY_WORDS = {
-    "context_exhausted": r"token count\b.*\bexceeds|exceeds the maximum (?:number of )?tokens",
-    "too_large": r"(?:payload|request) size exceeds",
-    "auth": r"API_KEY_INVALID|api key (?:not valid|expired|not found)",
-    "bad_schema": r"function_?declaration|parameters_?json_?schema|response_?(?:json_?)?schema",
-}
-BY_CODE = {401: "auth", 403: "auth", 404: "not_found", 413: "too_large", 503: "overloaded", 529: "overloaded"}
-BY_CODE |= dict.fromkeys((408, 409, 425, 499), "server_error")
 
 _ENCODER = msgspec.json.Encoder()
 
@@ -81,6 +76,7 @@ _TEXT = msgspec.json.Decoder(str | None)
 _FLAG = msgspec.json.Decoder(bool | None)
 _CALL = msgspec.json.Decoder(_FunctionCall | None)
 _KEPT = msgspec.json.Decoder(list[int | Part | None])
+_PART = msgspec.json.Decoder(Part)
 _BROKEN = (msgspec.DecodeError, UnicodeError, RecursionError)
 
 
@@ -120,6 +116,16 @@ class Gemini:
         contents += [{"role": "user", "parts": parts} for parts in (responses, pictures) if parts]
         return _encoded(contents)[1:-1]
 
+    def unsealed(self, message: Assistant) -> Assistant:
+        """Where a model wants a signature on the first call of a reply, this word stands for one that is lost."""
+        if not message.calls:
+            return message
+        call = message.calls[0]
+        wire = "" if _is_ours(0, call.id) else call.id
+        part = {"functionCall": _function_call(call, wire), "thoughtSignature": NO_SIGNATURE}
+        kept: list[Any] = [*([len(message.text)] if message.text else []), part, *([None] * (len(message.calls) - 1))]
+        return replace(message, opaque=keep_opaque(self.dialect, _encoded(kept).decode()))
+
     def tail(self, max_output: int, options: Options | None = None) -> bytes:
         """The dialect has one object for the output's cap and for the options, so that they have to meet here."""
         options = options or Options()
@@ -153,7 +159,7 @@ class Gemini:
         except _BROKEN:
             text = body[:4000].decode("utf-8", "replace")
             value = "" if "<" in text else text
-        return _failure(status, {k.lower(): v for k, v in headers.items()}, _error_in(value))
+        return failure_of(status, {k.lower(): v for k, v in headers.items()}, error_in(value))
 
 
 def _merged(ours: Any, theirs: Any) -> Any:
@@ -203,10 +209,15 @@ def _response(result: Result, wire: str, name: str) -> dict[str, Any]:
 
 def _said(message: Assistant) -> tuple[list[Any], list[str]]:
     """The parts of a reply, and for each call the id that the provider gave it, or "" when we did."""
-    ids = ["" if c.id == f"call_{n}" else c.id for n, c in enumerate(message.calls)]
+    ids = ["" if _is_ours(n, c.id) else c.id for n, c in enumerate(message.calls)]
     spliced = _spliced(message, ids)
     calls = [{"functionCall": _function_call(c, i)} for c, i in zip(message.calls, ids, strict=True)]
     return spliced or (_parts(message.text) + calls, ids)
+
+
+def _is_ours(n: int, id: str) -> bool:
+    """Whether an id was made here: the provider gave none, or one that another call has."""
+    return id == f"call_{n}" or id.startswith(OUR_ID)
 
 
 def _spliced(message: Assistant, ids: list[str]) -> tuple[list[Any], list[str]] | None:
@@ -223,11 +234,16 @@ def _spliced(message: Assistant, ids: list[str]) -> tuple[list[Any], list[str]] 
                 n += 1
             else:
                 text, call = _read(item)
-                parts.append(item)
                 at += len(text)
                 if call is not None:
-                    ids[n] = call.id or ""
+                    given = call.id or ""
+                    if given and given != message.calls[n].id:
+                        # Another call of this conversation has that id; without one it is found by its place.
+                        named = {k: v for k, v in _PART.decode(item["functionCall"]).items() if k != "id"}
+                        given, item = "", {**item, "functionCall": msgspec.Raw(_encoded(named))}
+                    ids[n] = given
                     n += 1
+                parts.append(item)
     except (*_BROKEN, IndexError):
         return None
     return (parts, ids) if at == len(message.text) and n == len(message.calls) else None
@@ -266,7 +282,7 @@ class GeminiDecoder:
         self._calls: list[Call] = []
         self._seen: set[tuple[str, str, str]] = set()
         self._kept: list[int | Part | None] = []
-        self._usage = Counter[str]()
+        self._counts, self._length = Counter[str](), 0
         self._model = self._reason = self._why = ""
         self._is_answered = False
 
@@ -299,19 +315,21 @@ class GeminiDecoder:
             return Reply(message=Assistant(), usage=self._counted(), model=self._model)
         raise ModelUnavailable("the reply ended before its end", kind="network")
 
+    def so_far(self) -> tuple[Usage, int]:
+        return self._counted(), self._length + len(self._body)
+
     def _take(self, payload: bytes) -> list[str]:
         if self.done:
             return []
         chunk = _parsed(payload)
         if chunk.error is not None:
-            error = _error_in(chunk.error)
+            error = error_in(chunk.error)
             code = error.get("code")
-            raise _failure(code if isinstance(code, int) and code > 399 else 500, {}, error)
+            raise failure_of(code if isinstance(code, int) and 399 < code < 600 else 500, {}, error)
         self._n_chunks += 1
         self._model = chunk.model_version or self._model
-        for name, count in (chunk.usage_metadata or {}).items():
-            if isinstance(count, int):
-                self._usage[name] = count
+        for name, told in (chunk.usage_metadata or {}).items():
+            self._counts[name] = max(self._counts[name], count(told))
         feedback = chunk.prompt_feedback or {}
         if feedback.get("blockReason") not in UNSET:
             self._end("SAFETY", f"prompt blocked: {feedback['blockReason']}", feedback.get("blockReasonMessage"))
@@ -335,6 +353,7 @@ class GeminiDecoder:
         out: list[str] = []
         for part in parts:
             text, wire = _read(part)
+            self._length += sum(map(len, map(bytes, part.values())))
             call = self._called(wire, seen) if wire is not None else None
             if wire is not None and call is None:
                 continue
@@ -370,7 +389,8 @@ class GeminiDecoder:
         return Call(id=unique, name=name, args=args)
 
     def _counted(self) -> Usage:
-        used = self._usage
+        """Totals: one that is smaller than an earlier one was not taken."""
+        used = self._counts
         prompt = used["promptTokenCount"] + used["toolUsePromptTokenCount"]
         spent = used["candidatesTokenCount"] + used["thoughtsTokenCount"]
         return Usage(input=prompt, output=spent, cache_read=used["cachedContentTokenCount"])
@@ -393,33 +413,3 @@ class GeminiDecoder:
         if reason in CUT:
             return Reply(message=said, usage=usage, stop="length", model=model)
         return Reply(message=said, usage=usage, stop="calls" if said.calls else "end", model=model)
-
-
-def _error_in(value: Any) -> dict[str, Any]:
-    """The error object in a body, however it is wrapped."""
-    value = value[0] if isinstance(value, list) and value else value
-    value = value.get("error", value) if isinstance(value, dict) else value
-    return value if isinstance(value, dict) else {"message": value if isinstance(value, str) else ""}
-
-
-def _failure(code: int, headers: Mapping[str, str], error: dict[str, Any]) -> ModelError:
-    found = error.get("details")
-    details = [d for d in found if isinstance(d, dict)] if isinstance(found, list) else []
-    # What may be long is bounded before the patterns see it.
-    state, text = str(error.get("status") or "")[:100], str(error.get("message") or "")[:4000]
-    kind = _kind(code, state, text, str(details)[:4000])
-    words = worded(text, has_key=kind == "auth") or "no more was said"
-    said = f"HTTP {code} {worded(state)}".rstrip() + f": {words}"
-    tool = TOOL.search(text) if kind == "bad_schema" else None
-    if tool is not None:
-        said = f"the schema of tool {tool[2] or f'number {int(tool[1]) + 1}'} was refused: {said}"
-    return failed(kind, said, delay(headers, text, *(str(detail.get("retryDelay", "")) for detail in details)))
-
-
-def _kind(code: int, state: str, text: str, details: str) -> str:
-    """The order matters: the words are more exact than the status, and a day's quota comes as a rate limit."""
-    is_limit = code == 429 or state == "RESOURCE_EXHAUSTED"
-    if is_limit or code == 402 or state == "FAILED_PRECONDITION":
-        return "quota" if not is_limit or "PerDay" in details else "rate_limit"
-    said = next((kind for kind, words in BY_WORDS.items() if re.search(words, text + details, re.I | re.S)), "")
-    return said or BY_CODE.get(code) or ("server_error" if code >= 500 else "invalid_request")

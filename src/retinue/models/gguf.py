@@ -11,6 +11,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from retinue.sandbox.regular import open_regular
+
 CONTROL = 3
 """The type of tokens that mean something to the model itself: the ends of turns, and the like."""
 
@@ -55,7 +57,7 @@ def _fields(path: Path, until: str) -> dict[str, Any]:
     """The fields up to the first whose key starts with `until`."""
     if path.stat().st_size < 24:
         raise ValueError("too short to be a GGUF file")
-    with path.open("rb") as file, closing(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)) as data:
+    with open(open_regular(path), "rb") as file, closing(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)) as data:
         if data[:4] != b"GGUF":
             raise ValueError("not a GGUF file")
         version, _, n_fields = struct.unpack_from("<IQQ", data, 4)

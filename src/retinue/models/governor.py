@@ -1,32 +1,41 @@
 """Who may call a provider now: one governor for each account and model, shared by all runs.
 
 It learns from what comes back. A 429 cools everybody, not only whoever got it; failures in a row close the way but for
-one probe at a time; the width follows what the provider takes; trees take turns, so that a large one starves nobody.
+one probe at a time; a key that is refused to one call is tried by another, and when it is refused to both, others are
+told the same, and told again when a call has worked; the width follows what the provider takes, within what its terms
+and this machine's descriptors allow; trees take turns, so that a large one starves nobody.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import math
-import re
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 
 from retinue.errors import ModelError, ModelUnavailable
+from retinue.models import machine
+from retinue.models.headers import asked_for, limits_in, used_up
+from retinue.models.terms import Terms
 
 BREAK_AFTER = 5
 PROBE_SECONDS = 5.0
 SPENT_SECONDS = 60.0
-FIRST_WIDTH, MAX_WIDTH, WIDTH_AFTER_OUTAGE = 64.0, 1_024.0, 4.0
+FIRST_WIDTH, MAX_WIDTH, WIDTH_AFTER_OUTAGE = 64.0, 16_384.0, 4.0
+RAMP_SECONDS = 0.05
+"""An answer takes seconds, a refusal does not: when none has come for so long, twice as many may be under way."""
+CALM_SECONDS = 600.0
+"""After a refusal the width grows slowly; after so long without another it is learned anew."""
 OUTAGE = ("overloaded", "server_error", "network")
-NO_ANSWER = ("bad_response", "redirect", "tls")
+NO_ANSWER = ("bad_response", "redirect", "tls", "forbidden", machine.KIND)
+REFUSALS = ("auth", "quota")
+"""What holds for the whole account: its key is refused, or it is spent."""
 MAX_COOLING = 3_600.0
 LONGEST_GUESS = 60.0
+FULL_SECONDS = 0.05
+"""How often is looked whether a descriptor is free."""
 
 
 def loop_seconds() -> float:
@@ -88,11 +97,16 @@ class Turn:
 
 @dataclass(eq=False)
 class Governor:
-    """The gate of one account and model. `seconds` is the clock; a call that fails for want of a provider (`OUTAGE`)
-    `break_after` times in a row leaves only a probe every `probe_seconds`."""
+    """The gate of one account and model, on the `terms` that were set. `seconds` is the clock; a call that fails for
+    want of a provider (`OUTAGE`) `break_after` times in a row leaves only a probe every `probe_seconds`."""
 
     seconds: Callable[[], float] = loop_seconds
-    width: float = FIRST_WIDTH
+    width: float = 0.0
+    """So many at once; 0 begins with what the terms say."""
+    terms: Terms = field(default_factory=Terms)
+    descriptors: machine.Descriptors = machine.DESCRIPTORS
+    ramp_seconds: float = RAMP_SECONDS
+    """0: only what has worked makes the width grow."""
     break_after: int = BREAK_AFTER
     probe_seconds: float = PROBE_SECONDS
     spent_seconds: float = SPENT_SECONDS
@@ -102,18 +116,38 @@ class Governor:
     is_broken: bool = False
     next_probe: float = 0.0
     probes: int = 0
+    refusal: ModelUnavailable | None = None
+    """Why the whole account is refused, if it is; whoever comes before `refused_until` is told so without a call."""
+    refused_until: float = 0.0
+    is_sure: bool = False
+    """Whether a second call was refused as well. A single one may be refused for what is in it."""
     buckets: dict[str, Bucket] = field(default_factory=dict)
-    """By `requests`, `tokens`, `input-tokens` and `output-tokens`."""
+    """By `requests`, `tokens`, `input-tokens` and `output-tokens`; those of the terms have `set` before their names."""
+    hearers: dict[str, Callable[[], None]] = field(default_factory=dict)
+    """Whom to call when the account is refused no longer, by run: they were told so without a call."""
     _why: str = ""
+    _finds_out: Turn | None = None
     _probe: Turn | None = None
     _worked_at: float = -math.inf
     _shrunk_at: float = -math.inf
+    _strained_at: float = -math.inf
+    _full_since: float | None = None
     _steady: float = MAX_WIDTH
     _limits_in_a_row: int = 0
     _unheard: int = 0
     _unheard_tokens: int = 0
     _trees: OrderedDict[str, OrderedDict[asyncio.Future[None], Turn]] = field(default_factory=OrderedDict)
     _timer: asyncio.TimerHandle | None = None
+
+    def __post_init__(self) -> None:
+        terms = self.terms
+        self.most = min(MAX_WIDTH, float(terms.max_concurrent or MAX_WIDTH))
+        self.width = min(self.most, self.width or float(terms.start_concurrent or FIRST_WIDTH))
+        for name, limit in (("set requests", terms.requests_per_minute), ("set tokens", terms.tokens_per_minute)):
+            if limit:
+                # A tenth of a minute's may go at once, and the rest evenly: so no minute has more than the limit.
+                some = max(1.0, limit / 10)
+                self.buckets[name] = Bucket(some, some, (limit - some if limit > some else limit) / 60, -math.inf)
 
     def turn(self, tree: str, tokens: int = 0) -> Turn:
         """A turn, fairly between trees. `tokens` is about what the call will cost."""
@@ -125,26 +159,36 @@ class Governor:
 
     @property
     def is_shut(self) -> bool:
-        """Whether whoever comes now has to wait for a provider that is down."""
+        """Whether whoever comes now has to wait for a provider that is down, or is refused."""
+        if self._is_refused():
+            return True
         return self.is_broken and (self._probe is not None or self.seconds() < self.next_probe)
 
     @property
     def why(self) -> str:
         """What is waited for, in words; nothing when nothing is."""
         now = self.seconds()
+        if self.refusal is not None:
+            return f"{self.refusal}; the next try is in {max(0.0, self.refused_until - now):.0f} s"
         if self.is_broken:
             wait = max(self.cool_until, self.next_probe) - now
             return f"{self._why}; the next try is {'under way' if self._probe else f'in {max(0.0, wait):.0f} s'}"
-        return f"{self._why}; the next try is in {self.cool_until - now:.0f} s" if now < self.cool_until else ""
+        if now < self.cool_until:
+            return f"{self._why}; the next try is in {self.cool_until - now:.0f} s"
+        if self._trees and self.descriptors.is_full:
+            return self.descriptors.words
+        return ""
 
     @property
     def per_minute(self) -> dict[str, float]:
-        """The account's limits, as far as the provider's headers have told them."""
+        """The account's limits, as far as they were set or the provider's headers have told them."""
         return {name: round(bucket.rate * 60, 3) for name, bucket in self.buckets.items()}
 
     # the gate
 
     async def _enter(self, tree: str, turn: Turn) -> None:
+        if self._is_refused():
+            raise self._same_refusal()
         if not self._trees and self._wait(turn) == 0:
             self._start(turn)
             return
@@ -155,7 +199,8 @@ class Governor:
             await waiter
         except BaseException:
             if waiter.done() and not waiter.cancelled():
-                self._left(turn)
+                if waiter.exception() is None:
+                    self._left(turn)
             else:
                 self._forget(tree, waiter)
             raise
@@ -165,21 +210,44 @@ class Governor:
         now = self.seconds()
         self._mend_if_answered(now)
         wait = self.cool_until - now
+        if self.refusal is not None and not self.is_sure and self._finds_out is not None:
+            return None
         if self.is_broken:
             if self._probe is not None:
                 begun = self._probe.answered_at
                 return None if begun is None else max(0.0, begun + self.probe_seconds - now, wait)
             wait = max(wait, self.next_probe - now)
         elif self.in_flight >= max(1, int(self.width)):
-            return None
+            grows = self._ramp(now)
+            if grows != 0:
+                return grows
+        if self.descriptors.is_full:
+            # Whoever leaves may belong to another governor.
+            wait = max(wait, FULL_SECONDS)
         for name, bucket in self.buckets.items():
             wait = max(wait, bucket.wait(_cost(name, turn), now))
         # A wait that the clock cannot measure would be waited for again and again.
         return wait if wait > 1e-6 else 0.0
 
+    def _ramp(self, now: float) -> float | None:
+        """Seconds until the width doubles by itself, because so many are out and nobody was refused; None if not."""
+        if not self.ramp_seconds or self.failures or self.width >= self.most or not self._is_calm(now):
+            return None
+        if self._full_since is None:
+            self._full_since = now
+        wait = self._full_since + self.ramp_seconds - now
+        if wait <= 1e-6:
+            self.width, self._full_since = min(self.most, 2 * self.width), None
+            return 0.0
+        return wait
+
+    def _is_calm(self, now: float) -> bool:
+        return now - self._strained_at >= CALM_SECONDS
+
     def _start(self, turn: Turn) -> None:
         now = turn.at = self.seconds()
         self.in_flight += 1
+        self.descriptors.calls += 1
         self._unheard += 1
         self._unheard_tokens += turn.tokens
         for name, bucket in self.buckets.items():
@@ -188,6 +256,10 @@ class Governor:
             self._probe = turn
             self.probes += 1
             self.next_probe = now + self.probe_seconds
+        if self.refusal is not None:
+            self._finds_out = turn
+            if self.is_sure:
+                self._keep_out(self.refusal)
 
     def _pump(self) -> None:
         """Let in whoever may go in: the trees in turn, within a tree in order."""
@@ -223,6 +295,7 @@ class Governor:
         self._count_as_heard(turn)
         if status == 200:
             turn.answered_at = now
+            self._accepted()
         else:
             turn.asked = asked_for(headers) or (used_up(headers) if status == 429 else 0.0)
         for name, (limit, left, seconds) in limits_in(headers).items():
@@ -230,6 +303,8 @@ class Governor:
             on_the_way = self._unheard if name == "requests" else self._unheard_tokens if "out" not in name else 0
             rate = (limit - left) / seconds if 0 <= left < limit and seconds > 0 else limit / 60
             self.buckets[name] = Bucket(limit, left - on_the_way, max(rate, limit / 86_400), now)
+            if name == "requests" and status == 200 and self._is_calm(now):
+                self.width = max(self.width, min(self.most, left - on_the_way))
         if self._trees:
             self._pump()
 
@@ -241,26 +316,29 @@ class Governor:
 
     def _left(self, turn: Turn) -> None:
         self.in_flight -= 1
+        self.descriptors.calls -= 1
         self._count_as_heard(turn)
         if self._probe is turn:
             self._probe = None
+        if self._finds_out is turn:
+            self._finds_out = None
         self._pump()
 
     def _worked(self, turn: Turn) -> None:
         # While it is broken only the probe counts: what began before the outage may well end in it.
         if not self.is_broken or self._probe is turn:
             self._mend()
+            self._accepted()
             self.failures = self._limits_in_a_row = 0
             self._worked_at = self.seconds()
         if turn.at >= self._shrunk_at:
-            self.width = min(MAX_WIDTH, self.width + (1.0 if self.width < self._steady else 1.0 / self.width))
+            is_quick = self.width < self._steady or self._is_calm(self.seconds())
+            self.width = min(self.most, self.width + (1.0 if is_quick else 1.0 / self.width))
         self._left(turn)
 
     def _failed(self, turn: Turn, error: ModelError) -> None:
         if isinstance(error, ModelUnavailable) and error.kind in OUTAGE:
             self._failed_again(turn, error)
-        elif isinstance(error, ModelUnavailable) and error.kind == "quota":
-            self._break(self.spent_seconds, "the account is spent")
         elif error.kind not in NO_ANSWER:
             # A refusal is an answer: the provider is there.
             if not self.is_broken or self._probe is turn:
@@ -268,7 +346,41 @@ class Governor:
                 self.failures = 0
             if error.kind == "rate_limit":
                 self._limited(turn, error)
+            if isinstance(error, ModelUnavailable) and error.kind in REFUSALS:
+                self.is_sure = self.refusal is not None or error.kind == "quota"
+                self.refusal = error
+                if self.is_sure:
+                    self._keep_out(error)
         self._left(turn)
+
+    def _is_refused(self) -> bool:
+        return self.refusal is not None and self.is_sure and self.seconds() < self.refused_until
+
+    def _same_refusal(self) -> ModelUnavailable:
+        """For whoever did not call: it may be wrong, so there is a time to wait, and news when it does not hold."""
+        assert self.refusal is not None
+        seconds = max(0.001, self.refused_until - self.seconds())
+        told = ModelUnavailable(str(self.refusal), kind=self.refusal.kind, after_seconds=seconds)
+        told.hearers = self.hearers
+        return told
+
+    def _accepted(self) -> None:
+        self.refusal, self.is_sure = None, False
+        hearers = dict(self.hearers)
+        self.hearers.clear()
+        for tell in hearers.values():
+            tell()
+
+    def _keep_out(self, refusal: ModelUnavailable) -> None:
+        """Whoever waits would only hear the same. After a while one call finds out whether it still holds."""
+        self.refusal = refusal
+        seconds = self.spent_seconds if refusal.kind == "quota" else self.probe_seconds
+        self.refused_until = self.seconds() + seconds
+        trees, self._trees = self._trees, OrderedDict()
+        for waiters in trees.values():
+            for waiter in waiters:
+                if not waiter.done():
+                    waiter.set_exception(self._same_refusal())
 
     def _limited(self, turn: Turn, error: ModelError) -> None:
         asked = max(turn.asked, getattr(error, "after_seconds", 0.0))
@@ -291,6 +403,7 @@ class Governor:
 
     def _break(self, seconds: float, why: str) -> None:
         now = self.seconds()
+        self._strained_at = now
         if not self.is_broken:
             self._steady = max(WIDTH_AFTER_OUTAGE, self.width / 2)
         self.is_broken, self._why = True, why
@@ -310,6 +423,7 @@ class Governor:
 
     def _shrink(self, turn: Turn, factor: float) -> None:
         """Once for all that were on their way together."""
+        self._strained_at, self._full_since = self.seconds(), None
         if turn.at >= self._shrunk_at:
             self._shrunk_at = self.seconds()
             self.width = self._steady = max(1.0, self.width * factor)
@@ -323,71 +437,4 @@ class Governor:
 
 def _cost(name: str, turn: Turn) -> float:
     """What a call takes out of a bucket. How much it will say is not known: there the bucket must not be empty."""
-    return 1.0 if name in ("requests", "output-tokens") else float(max(1, turn.tokens))
-
-
-_LIMIT = re.compile(
-    r"x-ratelimit-(?P<a>limit|remaining|reset)-(?P<b>requests|tokens)"
-    r"|anthropic-ratelimit-(?P<c>requests|tokens|input-tokens|output-tokens)-(?P<d>limit|remaining|reset)",
-    re.IGNORECASE,
-)
-_PARTS = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
-_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
-
-
-def limits_in(headers: Mapping[str, str]) -> dict[str, tuple[float, float, float]]:
-    """Limit, what is left of it, and seconds until it is full again, by name, where the headers tell all three."""
-    found: dict[str, dict[str, str]] = {}
-    for header, value in headers.items():
-        if "limit" in header.lower() and (match := _LIMIT.fullmatch(header)) is not None:
-            found.setdefault((match["b"] or match["c"]).lower(), {})[(match["a"] or match["d"]).lower()] = value
-    out = {}
-    for name, told in found.items():
-        limit, left = _number(told.get("limit", "")), _number(told.get("remaining", ""))
-        if limit is not None and limit > 0 and left is not None:
-            out[name] = (limit, min(left, limit), until(told.get("reset", ""), headers))
-    return out
-
-
-def used_up(headers: Mapping[str, str]) -> float:
-    """Seconds until an account's limits are filled again, as far as the answer says that nothing is left."""
-    return max((seconds for _, left, seconds in limits_in(headers).values() if left <= 0), default=0.0)
-
-
-def asked_for(headers: Mapping[str, str]) -> float:
-    """`Retry-After` in seconds, as a number or as a date, or `retry-after-ms`; 0 when there is none."""
-    found = {name.lower(): value for name, value in headers.items() if name.lower().startswith("retry-after")}
-    exact = _number(found.get("retry-after-ms", ""))
-    if exact is not None:
-        return exact / 1_000
-    return until(found.get("retry-after", ""), headers)
-
-
-def until(text: str, headers: Mapping[str, str]) -> float:
-    """Seconds: a number, `6m0s`, or the time from now to a date, by the provider's own clock if it tells it."""
-    text = text.strip()
-    if (seconds := _number(text)) is not None:
-        return seconds
-    if text and not _PARTS.sub("", text):
-        return sum(float(n) * _UNITS[unit] for n, unit in _PARTS.findall(text))
-    then = _date(text)
-    if then is None:
-        return 0.0
-    told = next((value for name, value in headers.items() if name.lower() == "date"), "")
-    return max(0.0, (then - (_date(told) or datetime.now(UTC))).total_seconds())
-
-
-def _number(text: str) -> float | None:
-    try:
-        value = float(text)
-    except ValueError:
-        return None
-    return max(0.0, value) if math.isfinite(value) else None
-
-
-def _date(text: str) -> datetime | None:
-    for read in (datetime.fromisoformat, parsedate_to_datetime):
-        with contextlib.suppress(ValueError, TypeError, IndexError, OverflowError):
-            date = read(text)
-            return date if date.tzinfo is not None else date.replace(tzinfo=UTC)
-    return None
+    return 1.0 if name.endswith("requests") or name == "output-tokens" else float(max(1, turn.tokens))

@@ -26,6 +26,7 @@ from retinue.models.base import Request
 from retinue.models.codec import Options
 from retinue.models.gguf import read_facts, read_window
 from retinue.models.local_prompt import Style, body, style_of
+from retinue.models.providers import DIRECTORY
 from retinue.models.pull import KNOWN, default_cache, find
 from retinue.models.text_calls import Preview, Written, recover
 
@@ -47,6 +48,8 @@ class LocalModel:
     read before a cancel is seen. With `must_call` each reply to a request with tools is a call. `template` is used
     instead of the file's own chat template.
     """
+
+    says_progress = True
 
     def __init__(
         self,
@@ -90,6 +93,7 @@ class LocalModel:
 
     async def complete(self, request: Request, emit: Callable[[str], None]) -> Reply:
         listener = _Listener(request, emit, asyncio.get_running_loop())
+        request.progress.wait()
         try:
             return await asyncio.wrap_future(self._pool.submit(self._decode, request, listener))
         finally:
@@ -106,6 +110,8 @@ class LocalModel:
         if listener.stop.is_set():
             raise ModelUnavailable("the call was cancelled before it began")
         asked = body(request, style, self.options, must_call=self._must_call)
+        request.progress.leave()
+        request.progress.follow(listener.so_far)
         try:
             server.handle_chat_completions(asked, listener)
         except Exception as error:
@@ -198,6 +204,12 @@ class _Listener:
                 call[1] += function.get("arguments") or ""
             self._reason = choice.get("finish_reason") or self._reason
 
+    def so_far(self) -> Usage:
+        """What was read and said until now, for a reply that is broken off: it costs nothing but counts."""
+        said = sum(map(len, self._text)) + sum(len(args) for _, args in list(self._calls.values()))
+        heard = len(self._request.instructions) + sum(len(m.text) for m in self._request.messages)
+        return self._usage if self._usage.tokens else Usage(estimated=(heard + said) // 4)
+
     def reply(self, info: ModelInfo) -> Reply:
         if self._error is not None:
             raise self._error
@@ -237,7 +249,8 @@ def local_model(
     name: str, model: str, environ: Mapping[str, str], options: Options | None = None, **settings: Any
 ) -> LocalModel:
     """The model called `name`, where `model` is a pulled name (`smollm2`) or the path of a GGUF file."""
-    path = find(model, default_cache(environ)) if model in KNOWN else Path(model)
+    file = os.path.join(environ.get(DIRECTORY, ""), os.path.expanduser(model))
+    path = find(model, default_cache(environ)) if model in KNOWN else Path(file)
     return LocalModel(path, name=name, options=options, **settings)
 
 

@@ -18,7 +18,8 @@ import msgspec
 from retinue.core.text import clean, digest
 from retinue.core.values import Assistant, Call, Image, Message, Reply, Result, ToolSchema, Usage, User
 from retinue.errors import ModelError, ModelRejected, ModelUnavailable
-from retinue.models.codec import Options, arguments, keep_opaque, opaque_for
+from retinue.models.codec import Options, arguments, count, keep_opaque, opaque_for
+from retinue.models.counts import grown
 from retinue.models.failures import MAX_WORDS, delay, failed, worded
 from retinue.models.openai_chat_plain import plain_reply
 from retinue.models.sse import Events
@@ -86,6 +87,9 @@ class OpenAIChat:
                         pictures += [{"type": "text", "text": of}, *map(_picture, message.images)]
         # A tool's message takes text only, and nothing may stand between the results of one reply.
         return b",".join(out + self._user("", pictures) if pictures else out)
+
+    def unsealed(self, message: Assistant) -> Assistant:
+        return message
 
     def tail(self, max_output: int, options: Options | None = None) -> bytes:
         return b"]," + _json({self.limit_field: max_output})[1:]
@@ -265,6 +269,10 @@ class _Decoder:
         self.done = True
         return self._reply()
 
+    def so_far(self) -> tuple[Usage, int]:
+        args = [piece for call in self._calls for piece in call.args]
+        return self._usage, sum(map(len, (*self._text, *self._thoughts, *args, self._body or b"")))
+
     def _event(self, name: str, data: bytes) -> list[str]:
         data = data.strip()
         if self.done or not data:
@@ -282,7 +290,7 @@ class _Decoder:
             if told.get("error") or told.get("object") == "error":
                 raise _failure(0, told)
             if used := told.get("usage") or ("x_groq" in told and _as(dict, told["x_groq"]).get("usage")):
-                self._usage = _usage(used)
+                self._usage = grown(self._usage, _usage(used))
         self._model = self._model or _as(str, chunk.get("model"))
         self._is_answer = self._is_answer or isinstance(chunk.get("choices"), list)
         return [clean(piece) for choice in choices for piece in self._choice(choice)]
@@ -378,13 +386,9 @@ def _usage(told: Any) -> Usage:
 
 
 def _count(told: dict[str, Any], name: str) -> int:
-    value = told.get(name)
-    if value is None:
-        return 0
-    return int(value) if isinstance(value, NUMBER) and 0 <= value < 1 << 53 else 0
+    return count(told.get(name))
 
 
-NUMBER = (int, float)
 # The first that fits the status and the body in lower case. Status 0 is an error inside a stream that gives none.
 _KINDS = (
     # A model that wrote a call which Groq cannot read may write a better one.

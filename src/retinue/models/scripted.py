@@ -31,6 +31,8 @@ class Scripted:
     A line is a text, a call or several, an `Assistant`, a `Reply`, or an exception to raise.
     """
 
+    says_progress = True
+
     def __init__(
         self,
         script: Script,
@@ -46,6 +48,7 @@ class Scripted:
         self._seconds = seconds
 
     async def complete(self, request: Request, emit: Callable[[str], None]) -> Reply:
+        request.progress.leave()
         await asyncio.sleep(self._seconds)
         if callable(self._script):
             line = self._script(request)

@@ -8,7 +8,7 @@ cookies and builds headers anew for each request is left out: it would cost as m
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import aiohttp
 from aiohttp import http
@@ -48,22 +48,23 @@ class Wire:
         lines = [f"POST {self.target.url.raw_path_qs} HTTP/1.1", *(f"{name}: {value}" for name, value in sent.items())]
         self.head = "\r\n".join([*lines, "Content-Length: "]).encode()
 
-    def post(self, body: Sequence[bytes]) -> Exchange:
-        """`async with` it: the body is sent, and the head of the answer is here."""
-        return Exchange(self, body)
+    def post(self, body: Sequence[bytes], leaves: Callable[[], None]) -> Exchange:
+        """`async with` it: the body is sent, and the head of the answer is here. `leaves` is told when there is a
+        connection and the first byte is about to be written to it."""
+        return Exchange(self, body, leaves)
 
 
 class Exchange:
     """A request and its answer. Its connection is used again, unless something of either is still on its way."""
 
-    __slots__ = ("_body", "_connection", "_rest", "_wire", "content", "headers", "status")
+    __slots__ = ("_body", "_connection", "_leaves", "_rest", "_wire", "content", "headers", "status")
 
     content: StreamReader
     headers: Mapping[str, str]
     status: int
 
-    def __init__(self, wire: Wire, body: Sequence[bytes]) -> None:
-        self._wire, self._body = wire, body
+    def __init__(self, wire: Wire, body: Sequence[bytes], leaves: Callable[[], None]) -> None:
+        self._wire, self._body, self._leaves = wire, body, leaves
         self._connection: Connection | None = None
         self._rest: asyncio.Task[None] | None = None
 
@@ -86,6 +87,7 @@ class Exchange:
             read_until_eof=True, auto_decompress=False, max_line_size=MAX_HEADER, max_field_size=MAX_HEADER
         )
         writes = self._writes()
+        self._leaves()
         transport.write(next(writes))
         while not protocol.writing_paused:
             more = next(writes, None)

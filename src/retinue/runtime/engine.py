@@ -1,6 +1,8 @@
 """The loop: events from one queue go through the core, are committed together, published, and only then performed.
 
-The engine remembers nothing about the domain: what it holds beside the roster are tasks, timers and cached messages.
+While one batch is written the next one is stepped, so that in memory the trees are ahead of the record; what is shown
+and performed follows the record. The engine remembers nothing about the domain: what it holds beside the trees are
+tasks, timers and cached messages.
 """
 
 from __future__ import annotations
@@ -13,30 +15,36 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar
 
 from retinue.channels.base import Channel
-from retinue.core import machine
-from retinue.core.events import AnyEvent, Closed, Described, Opened, Recovered, Registered, Woke
-from retinue.core.orders import Spec
-from retinue.core.roster import Changes, Roster
+from retinue.core.effects import Deliver, Effect, FreeSlot, Transmit
+from retinue.core.events import AnyEvent, Closed, Described, Entry, Opened, Registered, Woke
+from retinue.core.recovery import waiting_for_provider
 from retinue.core.secrets import Redactor
-from retinue.core.state import Ended, Run, Thinking, Working
+from retinue.core.state import Ended, Run
+from retinue.core.tree import Changes
+from retinue.core.trees import MANY, Trees
 from retinue.core.values import Definition, ModelInfo, Rules
-from retinue.errors import RetinueError, StoreError, StoreFull
+from retinue.errors import Defect, RetinueError, StoreError
 from retinue.models.base import Model
 from retinue.runtime import recover
 from retinue.runtime.bus import Bus
 from retinue.runtime.clock import Clock
+from retinue.runtime.commits import Batch, Commits, Waiter
+from retinue.runtime.found import Found
 from retinue.runtime.perform import Performer, Tools
 from retinue.runtime.redact import clean_event
 from retinue.runtime.timers import Timers
+from retinue.sandbox.private import NOTHING, Private
 from retinue.store.base import Store
 
 log = logging.getLogger("retinue")
 T = TypeVar("T")
 E = TypeVar("E", bound=AnyEvent)
 
-MAX_BATCH = 2_000
-TRIAL_SECONDS = 2.0
-FULL_RETRY_SECONDS = (0.05, 0.2, 1.0, 5.0)
+MAX_STEPS = 250
+"""How much is done between two turns of the event loop: steps, with the news for other runs, and effects. With 20 to
+40 µs for each, and as much again for the tasks that are begun, others wait 20 ms."""
+MAX_UNWRITTEN = 4_000
+"""So many steps are taken ahead of the store, no more."""
 
 
 class Engine:
@@ -52,41 +60,48 @@ class Engine:
         rules: Rules,
         home: str = "",
         redactor: Redactor | None = None,
+        private: Private = NOTHING,
     ) -> None:
         self.store, self.clock, self.bus = store, clock, Bus()
-        self.roster = Roster(rules)
+        self.trees = Trees(rules)
         self.models = models
-        self.redactor = redactor
-        self.trouble = ""
+        self.redactor, self.private = Redactor() if redactor is None else redactor, private
+        self.on_record: dict[str, Run] = {}
+        """The live runs as the store has them: what people are shown. In memory they may be a step ahead."""
         self._tools = tools
-        self._queue: deque[tuple[str, AnyEvent, asyncio.Future[str] | None]] = deque()
+        self._queue: deque[tuple[str, AnyEvent | None, asyncio.Future[str] | None]] = deque()
         self._wake = asyncio.Event()
+        self._commits = Commits(store, self._wake.set)
+        self._roots: dict[str, str] = {}
+        self._n_unwritten = self._n_done = 0
         self._task: asyncio.Task[None] | None = None
         self._ended: dict[str, set[asyncio.Future[None]]] = {}
-        self._dormant: dict[str, tuple[Spec, Run]] = {}
-        self._open = self._clean = False
-        self._on_trial = ""
-        self._waiting: list[tuple[asyncio.Future[str], str]] = []
+        self._open = self._is_performing = False
+        self._aside: dict[str, Defect] = {}
+        self._waiting: list[Waiter] = []
         self._seq = 0
         self._failure: BaseException | None = None
         self.timers = Timers(clock.now, self._wanted, lambda id: self.post(id, Woke()))
         self.performer = Performer(self, tools, models, channels, home)
+        self.found = Found(self, tools, {}, 0, clean=True)
 
     # life
 
     async def start(self) -> None:
-        """Take the store over and put the roster together; `recover` then tells the runs."""
+        """Take the store over and put the trees together; `take_up` then tells the runs."""
         epoch = await self.store.open()
         snapshot = await self.store.load()
         self._seq = snapshot.last_seq
         last = await self.store.entries(snapshot.last_seq - 1, limit=1)
-        self._clean = bool(last) and isinstance(last[0][1].event, Closed)
+        is_clean = bool(last) and isinstance(last[0][1].event, Closed)
         self._open = True
-        rules = self.roster.rules
-        order = recover.rebuild(self.roster, snapshot)
-        self._dormant = {id: (self.roster.specs[id], self.roster.runs[id]) for id in order}
-        for id in order:
-            self.timers.set(id, self.roster.runs[id].wake_at)
+        rules = self.trees.shared.rules
+        order = recover.rebuild(self.trees, snapshot)
+        found = {spec.id: (spec, run) for spec, run in self.trees.live()}
+        self.found = Found(self, self._tools, {id: found[id] for id in order}, epoch, clean=is_clean)
+        for id, (spec, run) in found.items():
+            self.on_record[id], self._roots[id] = run, spec.root
+            self.timers.set(id, run.wake_at)
         self._task = asyncio.get_running_loop().create_task(self._loop(), name="retinue engine")
         self.post("", Opened(epoch=epoch, rules=rules))
         for delivery in snapshot.deliveries:
@@ -100,14 +115,36 @@ class Engine:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         self.timers.close()
-        self._disappoint(RetinueError("the runtime was closed; what is on record goes on at its next start"))
-        if self._open and self._failure is None:
-            machine.apply(self.roster, "", self.clock.now(), Closed())
-            with contextlib.suppress(StoreError):
-                await self.store.commit(self.roster.take_changes())
+        if self._open:
+            await self._say_goodbye()
         self._open = False
+        self._disappoint(RetinueError("the runtime was closed; what is on record goes on at its next start"))
         await self.performer.outbox.close()
+        self.performer.holdings.close()
         await self.store.close()
+
+    async def _say_goodbye(self) -> None:
+        """The last commit. What was stepped and not handed over is in it, if everything before it is on record; after a
+        failure it stands by itself: something is lost then, but no run has killed this process."""
+        last = Batch(Changes(), [])
+        if await self._commits.finish() and self._failure is None:
+            while not self.trees.is_settled:
+                self.trees.go_on(MANY)
+                self._set_aside()
+            last = Batch(self.trees.take_changes(), self._waiting)
+        last.changes.entries.append(Entry(run="", at=self.clock.now(), event=Closed()))
+        with contextlib.suppress(StoreError):
+            await self.store.commit(last.changes)
+            last.tell()
+
+    @property
+    def trouble(self) -> str:
+        """Why nothing moves, when nothing moves."""
+        return self._commits.trouble if self._failure is None else str(self._failure)
+
+    async def with_space(self, write: Callable[[], Awaitable[T]]) -> T:
+        """A full disk parks whoever writes until there is space again."""
+        return await self._commits.with_space(write)
 
     # what the doors use
 
@@ -118,7 +155,14 @@ class Engine:
 
     def without_secrets(self, event: E) -> E:
         """Nothing secret gets past here. What is in no event is on no record, in no transcript and on no channel."""
-        return event if self.redactor is None else clean_event(self.redactor, event)
+        return clean_event(self.redactor, event) if self.redactor else event
+
+    def post_and_tell(self, run: str, event: AnyEvent) -> asyncio.Future[str]:
+        """The same; resolved when its step is committed, with why it was refused, or ""."""
+        done: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._queue.append((run, self.without_secrets(event), done))
+        self._wake.set()
+        return done
 
     async def record(self, run: str, event: AnyEvent) -> str:
         """Post an event and wait until its step is committed; returns why it was refused, or ""."""
@@ -126,74 +170,62 @@ class Engine:
             raise StoreError(f"the runtime has stopped: {self._failure}") from self._failure
         if not self._open:
             raise RetinueError("the runtime is not open: use it inside `async with Retinue(...)`")
-        done: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        self._queue.append((run, self.without_secrets(event), done))
-        self._wake.set()
-        return await done
+        self.check(run)
+        return await self.post_and_tell(run, event)
+
+    def check(self, run: str) -> None:
+        """Raise `Defect` when the run's tree was set aside."""
+        if run in self._aside:
+            raise self._aside[run]
+
+    async def caught_up(self) -> None:
+        """Wait until everything that is decided by now is on record, and so in `on_record`."""
+        is_ahead = self._queue or self.trees.has_changes or self._commits.under_way or self._is_performing
+        if self._open and self._failure is None and is_ahead:
+            done: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+            self._queue.append(("", None, done))
+            self._wake.set()
+            await done
+
+    def is_unsent(self, id: str, attempt: int) -> bool:
+        """Whether it is known that a model call of a live run has not left, in this process or one before it."""
+        run = self.on_record.get(id) or self.trees.run(id)
+        return run is not None and self.store.sent.is_unsent(id, run.epoch, attempt)
 
     def is_used(self, place: str) -> bool:
         """Whether a live run works in a directory or below it."""
         below = f"{place.rstrip('/')}/"
-        return any(f"{self.roster.specs[id].order.cwd}/".startswith(below) for id in self.roster.runs)
+        return any(f"{spec.order.cwd}/".startswith(below) for spec, _ in self.trees.live())
+
+    def waiting_for_provider(self, root: str = "") -> list[str]:
+        """The runs that wait for their provider, all of them or those of one tree."""
+        found = [self.trees.by_root.get(root)] if root else list(self.trees.by_root.values())
+        return [id for tree in found if tree is not None for id in waiting_for_provider(tree)]
 
     def register(self, definition: Definition, model: ModelInfo | None) -> None:
         """Make an agent known. Runs that waited for it since the last start are taken up."""
         if model is not None:
             self.describe(model)
         definition = self.without_secrets(Registered(definition=definition)).definition
-        if self.roster.definitions.get(definition.name) != definition:
-            self.roster.definitions[definition.name] = definition
+        known = self.trees.shared.definitions
+        if known.get(definition.name) != definition:
+            known[definition.name] = definition
             self.post("", Registered(definition=definition))
 
     def describe(self, model: ModelInfo) -> None:
         """Make a model's facts known."""
-        if self.roster.models.get(model.name) != model:
-            self.roster.models[model.name] = model
+        if self.trees.shared.models.get(model.name) != model:
+            self.trees.shared.models[model.name] = model
             self.post("", Described(model=model))
-
-    async def take_up(self) -> None:
-        """Tell every open run that can go on in this process that it was found.
-
-        Runs that have been in flight at nearly too many deaths are taken up one at a time, each when the one before it
-        has moved on or has lived for a while: so the one that kills us is told from those that only stood beside it.
-        """
-        ready = [(s, r) for s, r in self._dormant.values() if s.model in self.models and s.order.agent in self._tools]
-        for spec, run in ready:
-            if self._is_suspect(run):
-                if self._on_trial:
-                    continue
-                self._on_trial = spec.id
-                asyncio.get_running_loop().call_later(TRIAL_SECONDS, self._acquit, spec.id)
-            del self._dormant[spec.id]
-            if spec.id not in self.roster.runs:
-                continue
-            calls = await recover.open_calls(spec, run, self.store.messages, self._tools.restart_class)
-            epoch, clean = self.roster.epoch, self._clean
-            found = Recovered(epoch=epoch, turn=run.turn, attempt=run.attempt, clean=clean, calls=calls)
-            self.post(spec.id, found)
-        self.performer.unpark()
-
-    def _is_suspect(self, run: Run) -> bool:
-        most = self.roster.rules.max_deaths
-        in_flight = isinstance(run.state, (Thinking, Working))
-        return in_flight and not self._clean and run.deaths >= max(1, most - 2)
-
-    def _acquit(self, id: str) -> None:
-        """The run on trial has moved on, ended, or lived for a while: the next one may be taken up."""
-        if self._open and self._on_trial == id:
-            self._on_trial = ""
-            self.performer.later(self.take_up())
-
-    @property
-    def dormant(self) -> tuple[str, ...]:
-        """Open runs whose agent or model this program has not named yet."""
-        return tuple(self._dormant)
 
     def ended(self, id: str) -> asyncio.Future[None]:
         """Resolved when the live run `id` has ended and its end is committed."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         if self._failure is not None:
             future.set_exception(StoreError(f"the runtime has stopped: {self._failure}"))
+            return future
+        if id in self._aside:
+            future.set_exception(self._aside[id])
             return future
         self._ended.setdefault(id, set()).add(future)
         future.add_done_callback(lambda done: self._waited(id, done))
@@ -213,83 +245,191 @@ class Engine:
             while True:
                 await self._wake.wait()
                 self._wake.clear()
-                while self._queue:
-                    await self._batch()
+                while await self._go_on():
+                    pass
         except asyncio.CancelledError:
             raise
         except BaseException as error:
             self._fail(error)
 
-    async def _batch(self) -> None:
-        """One group commit: as many events as are there, one transaction, then their consequences."""
-        queue, roster, now = self._queue, self.roster, self.clock.now()
-        waiting = self._waiting
-        n = 0
-        while queue and n < MAX_BATCH:
-            run, event, done = queue.popleft()
-            first = len(roster.changes.entries)
-            machine.apply(roster, run, now, event)
-            n += 1
-            if done is not None:
-                waiting.append((done, roster.changes.entries[first].stale))
-        changes = roster.take_changes()
-        seq = await self.with_space(lambda: self.store.commit(changes))
-        self._after(changes, seq)
-        for done, stale in waiting:
-            if not done.done():
-                done.set_result(stale)
-        waiting.clear()
+    async def _go_on(self) -> bool:
+        """What is on record is performed, what has come is stepped, and what was stepped is handed to the store as soon
+        as that is free. Returns whether there was anything to do."""
+        written = self._commits.take()
+        is_handed_over = self._write()
+        if written is not None:
+            await self._after(written)
+        n = self._step() if self._n_unwritten < MAX_UNWRITTEN or not self.trees.is_settled else 0
+        is_handed_over = self._write() or is_handed_over
+        await self._breathe(n)
+        return n > 0 or written is not None or is_handed_over
 
-    async def with_space(self, write: Callable[[], Awaitable[T]]) -> T:
-        """A full disk parks whoever writes until there is space again: nothing is performed, nothing is lost."""
-        tries = 0
-        while True:
-            try:
-                written = await write()
-            except StoreFull as error:
-                self.trouble = str(error)
-                log.error("nothing can be written; waiting: %s", error)
-                await asyncio.sleep(FULL_RETRY_SECONDS[min(tries, len(FULL_RETRY_SECONDS) - 1)])
-                tries += 1
+    async def _breathe(self, n: int = 1) -> None:
+        """Count what was done, and let others have their turn when it is enough."""
+        self._n_done += n
+        if self._n_done >= MAX_STEPS:
+            self._n_done = 0
+            await asyncio.sleep(0)
+
+    def _step(self) -> int:
+        """Some steps; returns how many. An event and the news that it causes are one transaction, however long."""
+        queue, trees, now, n = self._queue, self.trees, self.clock.now(), 0
+        while n < MAX_STEPS:
+            if not trees.is_settled:
+                n += trees.go_on(MAX_STEPS - n)
+            elif queue:
+                n += 1
+                self._take(*queue.popleft(), now)
             else:
-                self.trouble = ""
-                return written
+                break
+            if trees.failed:
+                self._set_aside()
+        self._n_unwritten = self._n_unwritten + n if trees.has_changes else 0
+        return n
 
-    def _after(self, changes: Changes, seq: int) -> None:
-        performer = self.performer
+    def _take(self, run: str, event: AnyEvent | None, done: asyncio.Future[str] | None, now: int) -> None:
+        trees = self.trees
+        if event is None:
+            self._let_catch_up(done)
+        elif done is None:
+            trees.begin(run, now, event)
+        else:
+            root = trees.root_of(run, event)
+            self._waiting.append((done, trees.begin(run, now, event), root))
+
+    def _let_catch_up(self, done: asyncio.Future[str] | None) -> None:
+        """Somebody wants to know when everything up to here is on record."""
+        if done is None or done.done():
+            return
+        if self.trees.has_changes:
+            self._waiting.append((done, "", ""))
+        elif self._commits.under_way is not None:
+            self._commits.under_way.waiting.append((done, "", ""))
+        else:
+            done.set_result("")
+
+    def _write(self) -> bool:
+        """One group commit: as much as was stepped while the one before it was written. Whether there was one."""
+        trees = self.trees
+        if self._commits.under_way is None and trees.has_changes and trees.is_settled:
+            changes = trees.take_changes()
+            waiting, self._waiting, self._n_unwritten = self._waiting, [], 0
+            self._commits.begin(changes, waiting)
+            return True
+        return False
+
+    async def _after(self, batch: Batch) -> None:
+        """The batch is on record: what is shown follows, and what it asks for is begun."""
+        self._is_performing = True
+        try:
+            changes = self._without_aside(batch.changes)
+            await self._show(changes)
+            first, self._seq = batch.seq - len(changes.entries) + 1, batch.seq
+            if self.bus.busy:
+                self.bus.publish(first, changes.entries)
+            for effect in changes.effects:
+                await self._breathe()
+                self._perform(effect)
+            self.found.saw(changes.runs)
+        finally:
+            self._is_performing = False
+            batch.tell()
+
+    async def _show(self, changes: Changes) -> None:
+        conversations = self.performer.conversations
         for spec in changes.specs:
-            performer.conversations.begin(spec)
+            self._roots[spec.id] = spec.root
+            conversations.begin(spec)
         for conversation, n, message in changes.messages:
-            performer.conversations.heard(conversation, n, message)
+            conversations.heard(conversation, n, message)
         for id, run in changes.runs.items():
             if isinstance(run.state, Ended):
-                self._over(id, run)
+                await self._breathe()
+                self._over(id)
             else:
+                self.on_record[id] = run
                 self.timers.set(id, run.wake_at)
-        first, self._seq = seq - len(changes.entries) + 1, seq
-        if self.bus.busy:
-            self.bus.publish(first, changes.entries)
-        for effect in changes.effects:
-            performer.perform(effect)
-        tried = changes.runs.get(self._on_trial) if self._on_trial else None
-        if tried is not None and (not tried.deaths or isinstance(tried.state, Ended)):
-            self._acquit(tried.id)
 
-    def _over(self, id: str, run: Run) -> None:
+    def _perform(self, effect: Effect) -> None:
+        if self._aside and getattr(effect, "run", "") in self._aside and not isinstance(effect, FreeSlot):
+            return
+        try:
+            self.performer.perform(effect)
+        except Exception as error:
+            self.trees.failed.append((self._root_of(effect), error))
+            self._set_aside()
+
+    def _root_of(self, effect: Effect) -> str:
+        if not isinstance(effect, (Deliver, Transmit)):
+            return self._roots.get(effect.run, "")
+        tree = self.trees.index.deliveries.get(effect.key)
+        return "" if tree is None else tree.root
+
+    # defects
+
+    def _set_aside(self) -> None:
+        """A defect of ours, in the steps or effects of some trees: they stop as if this process were dead, and the next
+        one takes them up as they are on record. All others go on."""
+        failed, self.trees.failed = self.trees.failed, []
+        for root, error in failed:
+            text = f"{type(error).__name__}: {error}"
+            log.critical("a defect of retinue: the tree of %s is set aside: %s", root, text, exc_info=error)
+            if not root or root in self._aside:
+                continue
+            defect = Defect(
+                f"a defect of retinue stopped the tree of {root}: {text}. What is on record is kept, and other trees "
+                "go on. It is taken up again when the runtime is started anew."
+            )
+            row = self._commits.run(root) or self.on_record.get(root)
+            row = None if row is None or isinstance(row.state, Ended) else row
+            live = self.trees.set_aside(root, self.clock.now(), text, row)
+            for id in self._members(root, live):
+                self._aside[id] = defect
+                self.on_record.pop(id, None)
+                self._roots.pop(id, None)
+                self.timers.drop(id)
+                self.performer.over(id)
+                for waiter in self._ended.pop(id, ()):
+                    if not waiter.done():
+                        waiter.set_exception(defect)
+            for done, _, of in self._waiting:
+                if of == root and not done.done():
+                    done.set_exception(defect)
+
+    def _members(self, root: str, live: list[str]) -> list[str]:
+        """Who is open in a tree that is set aside: in memory, on record, or in what is being written. Whoever has ended
+        there has ended."""
+        batch = self._commits.under_way
+        new = [] if batch is None else [spec.id for spec in batch.changes.specs if spec.root == root]
+        known = [id for id, of in self._roots.items() if of == root]
+        members = dict.fromkeys((root, *live, *known, *new))
+        return [id for id in members if (run := self._commits.run(id)) is None or not isinstance(run.state, Ended)]
+
+    def _without_aside(self, changes: Changes) -> Changes:
+        """Without the runs that were set aside while it was written."""
+        if self._aside:
+            changes.specs = [spec for spec in changes.specs if spec.id not in self._aside]
+            changes.runs = {id: run for id, run in changes.runs.items() if id not in self._aside}
+        return changes
+
+    def _over(self, id: str) -> None:
+        self.on_record.pop(id, None)
+        self._roots.pop(id, None)
+        self.timers.drop(id)
+        self.store.sent.drop(id)
         for waiter in self._ended.pop(id, ()):
             if not waiter.done():
                 waiter.set_result(None)
         self.performer.over(id)
 
     def _wanted(self, id: str) -> int | None:
-        run = self.roster.runs.get(id)
+        run = self.trees.run(id)
         return None if run is None else run.wake_at
 
     def _fail(self, error: BaseException) -> None:
         """The store is gone, or we have a bug: stop as if killed. The next start goes on from the log."""
         log.critical("the runtime stops: %s", error, exc_info=error)
         self._failure = error
-        self.trouble = str(error)
         for task in self.performer.tasks():
             task.cancel()
         self._disappoint(StoreError(f"the runtime has stopped: {error}"))
@@ -297,7 +437,9 @@ class Engine:
     def _disappoint(self, error: RetinueError) -> None:
         """Nobody waits for what will not come."""
         waiters: list[asyncio.Future[Any]] = [w for waiting in self._ended.values() for w in waiting]
-        waiters += [done for done, _ in self._waiting]
+        waiters += [done for done, _, _ in self._waiting]
+        if self._commits.under_way is not None:
+            waiters += [done for done, _, _ in self._commits.under_way.waiting]
         waiters += [done for _, _, done in self._queue if done is not None]
         for waiter in waiters:
             if not waiter.done():

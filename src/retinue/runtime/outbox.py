@@ -11,13 +11,14 @@ from collections.abc import AsyncIterator, Mapping
 from typing import TYPE_CHECKING
 
 from retinue.channels.base import Channel
-from retinue.core.calls import plain_result
 from retinue.core.effects import Transmit
 from retinue.core.events import Acked, Bounced, Sent
 from retinue.core.kin import child_outcome
+from retinue.core.provenance import note_on
 from retinue.core.state import Ended
 from retinue.core.text import clean, clip
 from retinue.core.values import Delivery, Origin
+from retinue.core.words import plain_result
 from retinue.errors import RetinueError
 
 if TYPE_CHECKING:
@@ -36,25 +37,28 @@ class Outbox:
 
     async def deliver(self, key: str, at: int) -> None:
         await asyncio.sleep(max(0, at - self._engine.clock.now()) / 1000)
-        delivery = self._engine.roster.deliveries.get(key)
-        text = ""
+        delivery = self._find(key)
+        text = note = ""
         if delivery is not None and delivery.group and not delivery.text:
             if self._is_early(delivery):
                 self._engine.performer.deliver_at(key, self._engine.clock.now() + 200)
                 return
-            text = await self._summary(delivery)
-        self._engine.post("", Sent(key=key, text=text))
+            text, note = await self._summary(delivery)
+        self._engine.post("", Sent(key=key, text=text, note=note))
 
     def _is_early(self, summary: Delivery) -> bool:
         """What the members of a group have to announce comes before its summary, also when it is refused at first."""
-        below = f"{summary.path}/"
-        others = self._engine.roster.deliveries.values()
-        return any(
-            d.root == summary.root and d.path.startswith(below) and d.state in ("pending", "sent") for d in others
-        )
+        below, tree = f"{summary.path}/", self._engine.trees.index.deliveries.get(summary.key)
+        others = tree.deliveries.values() if tree is not None else ()
+        return any(d.path.startswith(below) and d.state in ("pending", "sent") for d in others)
 
-    async def _summary(self, delivery: Delivery) -> str:
-        """What became of a group: all of its members have ended, so it is the same whenever it is asked for."""
+    def _find(self, key: str) -> Delivery | None:
+        tree = self._engine.trees.index.deliveries.get(key)
+        return None if tree is None else tree.deliveries.get(key)
+
+    async def _summary(self, delivery: Delivery) -> tuple[str, str]:
+        """What became of a group, and what the runtime says about it: all of its members have ended, so it is the same
+        whenever it is asked for."""
         rows = [r for r in await self._engine.store.children(delivery.run) if r.spec.order.group == delivery.group]
         ended = [(r.spec, r.run, r.run.state.ending) for r in rows if isinstance(r.run.state, Ended)]
         outcomes = [child_outcome(spec, run, ending) for spec, run, ending in ended]
@@ -66,10 +70,11 @@ class Outbox:
         except Exception:
             log.exception("tool %s could not put its summary into words", delivery.tool)
         text = text or plain_result(tuple(outcomes))[0] if outcomes else f"{delivery.group}: nothing is left of it"
-        return clip(clean(text), self._engine.roster.rules.text_cap)
+        text = clip(self._engine.redactor.clean(clean(text)), self._engine.trees.shared.rules.text_cap)
+        return text, note_on(outcomes)
 
     async def transmit(self, effect: Transmit) -> None:
-        delivery = self._engine.roster.deliveries.get(effect.key)
+        delivery = self._find(effect.key)
         if delivery is None:
             return
         channel = self._channels.get(delivery.origin.channel)
@@ -77,7 +82,7 @@ class Outbox:
             if channel is None:
                 raise RetinueError(f"no channel {delivery.origin.channel!r} in this process")
             async with self._in_turn(delivery.origin):
-                async with asyncio.timeout(self._engine.roster.rules.delivery_timeout_ms / 1000):
+                async with asyncio.timeout(self._engine.trees.shared.rules.delivery_timeout_ms / 1000):
                     await channel.send(delivery)
         except Exception as error:
             self._engine.post("", Bounced(key=effect.key, error=f"{type(error).__name__}: {error}"))

@@ -6,14 +6,27 @@ import asyncio
 import logging
 import os
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, assert_never, cast
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol, assert_never
 
 from msgspec.structs import replace
 
 from retinue.channels.base import Channel
-from retinue.core.calls import plain_result
-from retinue.core.effects import Abort, CallModel, CallTool, ChildOutcome, Compose, Deliver, Effect, Transmit
+from retinue.core.effects import (
+    Abort,
+    AskSlot,
+    CallModel,
+    CallTool,
+    ChildOutcome,
+    Compose,
+    Deliver,
+    Effect,
+    FreeSlot,
+    Transmit,
+)
 from retinue.core.events import (
+    Aborted,
+    Admitted,
     Asked,
     Composed,
     ModelFailed,
@@ -22,18 +35,26 @@ from retinue.core.events import (
     RunEvent,
     Submitted,
     ToolReturned,
+    Woke,
 )
 from retinue.core.history import History
+from retinue.core.limits import with_budget_of_now
 from retinue.core.orders import Order, Orders, Spec
+from retinue.core.pictures import taken_in
 from retinue.core.policy import allows
 from retinue.core.state import Run
 from retinue.core.text import clean, clip
 from retinue.core.values import Call, Reply, Restart, ToolSchema, Work, checked
+from retinue.core.words import plain_result
 from retinue.errors import ModelError, ModelUnavailable, RetinueError
-from retinue.models.base import Model, Request
+from retinue.models.base import Model, Progress, Request
 from retinue.runtime.conversations import Conversations
+from retinue.runtime.coroutines import asked_to_stop, at_once
 from retinue.runtime.outbox import Outbox
+from retinue.runtime.replies import clean_reply, own_ids
+from retinue.runtime.texts import Texts
 from retinue.runtime.window import Window
+from retinue.sandbox.holding import Holding, Holdings, real_paths
 from retinue.sandbox.worktree import Changes
 from retinue.tools.base import Answer, Ask, Caller, Returned, Submission, Tool
 
@@ -41,7 +62,6 @@ if TYPE_CHECKING:
     from retinue.runtime.engine import Engine
 
 log = logging.getLogger("retinue")
-T = TypeVar("T")
 
 
 class Tools(Protocol):
@@ -86,27 +106,34 @@ class Performer:
         self._engine, self._tools, self._models, self._home = engine, tools, models, home
         self._tasks: dict[str, dict[int, asyncio.Task[None]]] = {}
         self._sending: set[asyncio.Task[None]] = set()
-        self.conversations = Conversations(engine.store)
+        self.conversations, self._texts = Conversations(engine.store), Texts(engine)
         self._parked: list[CallModel | CallTool | Compose] = []
+        self._progress: dict[str, tuple[int, Progress]] = {}
         self._offered: dict[tuple[str, Any], tuple[ToolSchema, ...]] = {}
         self._window = Window(engine, tools)
         self.outbox = Outbox(engine, tools, channels)
+        self.holdings = Holdings()
 
     def over(self, id: str) -> None:
         """The run has ended: nothing of it is under way, and its messages are in the store."""
         self.conversations.drop(id)
+        self._progress.pop(id, None)
         self._stop(id)
+        self.holdings.over(id)
+        self._parked = [effect for effect in self._parked if effect.run != id]
+        if not self._engine.on_record or len(self._offered) > 256:
+            self._offered.clear()
         if (rest := self._tools.over(id, self._engine.is_used)) is not None:
             self.later(rest)
 
     # effects
 
     def perform(self, effect: Effect) -> None:
-        """Begin it. The run is as the committed step left it; by the time its task starts it may have moved on."""
-        roster = self._engine.roster
+        """Begin it. The run is as it is on record; in memory it may have moved on."""
+        engine = self._engine
         match effect:
             case CallModel() | CallTool():
-                spec, run = roster.specs.get(effect.run), roster.runs.get(effect.run)
+                spec, run = engine.trees.spec(effect.run), engine.on_record.get(effect.run)
                 if spec is None or run is None:
                     return
                 if spec.model not in self._models or spec.order.agent not in self._tools:
@@ -118,13 +145,18 @@ class Performer:
                 else:
                     self._start(effect.run, effect.index, self._call_tool(effect, spec, run))
             case Compose():
-                spec = roster.specs.get(effect.run)
+                spec = engine.trees.spec(effect.run)
                 if spec is not None and spec.order.agent not in self._tools:
                     self._parked.append(effect)
                 elif spec is not None:
                     self.later(self._compose(effect, spec))
             case Abort():
                 self._stop(effect.run)
+                if effect.attempt:
+                    engine.post(effect.run, self._aborted(effect.run, effect.attempt))
+            case AskSlot() | FreeSlot():
+                if (granted := engine.trees.seat(effect)) is not None:
+                    engine.post(granted[0], Admitted(ticket=granted[1]))
             case Deliver():
                 self.deliver_at(effect.key, effect.at)
             case Transmit():
@@ -132,11 +164,17 @@ class Performer:
             case _:
                 assert_never(effect)
 
+    def _aborted(self, run: str, attempt: int) -> Aborted:
+        """What became of a model call that is stopped. It may be one that an earlier process has begun."""
+        begun, progress = self._progress.get(run, (0, Progress()))
+        is_sent = progress.sent if begun == attempt else not self._engine.is_unsent(run, attempt)
+        return Aborted(attempt=attempt, sent=is_sent, usage=progress.usage if begun == attempt and is_sent else None)
+
     def unpark(self) -> None:
         """An agent or a model became known: what waited for it is begun, or waits on."""
         parked, self._parked = self._parked, []
         for effect in parked:
-            run = self._engine.roster.runs.get(effect.run)
+            run = self._engine.trees.run(effect.run)
             at = effect.attempt if isinstance(effect, CallModel) else effect.turn
             if run is not None and at == (run.attempt if isinstance(effect, CallModel) else run.turn):
                 self.perform(effect)
@@ -169,18 +207,20 @@ class Performer:
         event: RunEvent
         try:
             reply = await self._ask(effect, spec, run)
-            spilled = await self._spill(reply.message.text, spec.order.keep_whole)
+            spilled = await self._texts.spill(reply.message.text, spec.order.keep_whole)
             work = None if reply.message.calls else await self._work(spec)
             event = Replied(attempt=attempt, reply=reply, spilled=spilled, work=work)
         except ModelUnavailable as error:
-            after = round(error.after_seconds * 1000)
-            event = ModelFailed(attempt=attempt, kind=error.kind, message=str(error), retry=True, after_ms=after)
+            if error.hearers is not None:
+                error.hearers[effect.run] = partial(engine.post, effect.run, Woke(early=True))
+            told: Any = {"kind": error.kind, "message": str(error), "usage": error.usage}
+            event = ModelFailed(attempt=attempt, retry=True, after_ms=round(error.after_seconds * 1000), **told)
         except ModelError as error:
-            event = ModelFailed(attempt=attempt, kind=error.kind, message=str(error))
+            event = ModelFailed(attempt=attempt, kind=error.kind, message=str(error), usage=error.usage)
         except RetinueError as error:
             event = ModelFailed(attempt=attempt, kind="runtime_error", message=str(error))
         except asyncio.CancelledError:
-            if _asked_to_stop():
+            if asked_to_stop():
                 raise
             event = ModelFailed(
                 attempt=attempt, kind="server_error", message="the model's call was cancelled from inside"
@@ -188,18 +228,18 @@ class Performer:
         except Exception as error:
             log.exception("model %s failed in a way it should not", effect.run)
             event = ModelFailed(attempt=attempt, kind="server_error", message=f"{type(error).__name__}: {error}")
-        if engine.roster.runs.get(effect.run) is not None:
+        if engine.trees.run(effect.run) is not None:
             self._answer(effect.run, -1, event)
 
     async def _ask(self, effect: CallModel, spec: Spec, run: Run) -> Reply:
-        roster, bus = self._engine.roster, self._engine.bus
+        shared, bus = self._engine.trees.shared, self._engine.bus
         model = self._models.get(spec.model)
         if model is None:
             raise ModelError(f"no model {spec.model!r} in this process", kind="invalid_request")
         conversation = await self.conversations.of(spec, run.length)
-        order = spec.order
-        definition = roster.definitions[order.agent]
+        order, definition = spec.order, shared.definitions[spec.order.agent]
         offered, declarer = self._tools_for(spec), self._declarer(spec)
+        mark = self._engine.store.sent.marker(run.id, effect.attempt)
         request = Request(
             run=run.id,
             root=spec.root,
@@ -215,24 +255,25 @@ class Performer:
             max_output=effect.max_output,
             key=effect.key,
             declared=offered if declarer is spec else self._tools_for(declarer),
+            progress=Progress(mark, is_told=getattr(model, "says_progress", False)),
         )
-
-        redactor = self._engine.redactor
-        shown = redactor.stream() if redactor is not None else None
+        self._progress[run.id] = (effect.attempt, request.progress)
+        shown = self._engine.redactor.stream()
 
         def emit(text: str) -> None:
-            if bus.busy and (text := text if shown is None else shown.feed(text)):
+            # Fed also when nobody watches: whoever comes in the middle of a secret sees no rest of it.
+            if (text := shown.feed(text)) and bus.busy:
                 bus.preview(run.id, effect.attempt, text)
 
-        reply = _clean_reply(await model.complete(request, emit))
-        if shown is not None and bus.busy and (rest := shown.close()):
+        reply = own_ids(clean_reply(await model.complete(request, emit)), self._engine.redactor)
+        if (rest := shown.close()) and bus.busy:
             bus.preview(run.id, effect.attempt, rest)
         return reply if getattr(model, "exact", False) else checked(reply)
 
     def _declarer(self, spec: Spec) -> Spec:
         """Whose list of tools a run declares: its own, or that of the run it was forked from."""
-        specs = self._engine.roster.specs
-        while spec.order.context.kind == "fork" and (parent := specs.get(spec.parent)) is not None:
+        find = self._engine.trees.spec
+        while spec.order.context.kind == "fork" and (parent := find(spec.parent)) is not None:
             if parent.order.agent != spec.order.agent:
                 break
             spec = parent
@@ -240,7 +281,8 @@ class Performer:
 
     def _tools_for(self, spec: Spec) -> tuple[ToolSchema, ...]:
         """The agent's tools that its run may call; the same tuple for all runs of one kind."""
-        held = self._engine.roster.held(spec.id) if spec.id in self._engine.roster.specs else spec.capabilities
+        tree = self._engine.trees.of(spec.id)
+        held = tree.held(spec.id) if tree is not None else spec.capabilities
         key = (spec.order.agent, (held.tools, held.deny))
         offered = self._offered.get(key)
         if offered is None:
@@ -259,15 +301,17 @@ class Performer:
             return None
         if done is None:
             return None
-        redactor = self._engine.redactor
-        text = done.diff if redactor is None else redactor.clean_bytes(done.diff)
+        text = self._engine.redactor.clean_bytes(done.diff)
         diff = await self._engine.with_space(lambda: self._engine.store.put_artifact(text))
         told = {f: getattr(done, f) for f in ("branch", "base", "commit", "files", "added", "removed")}
         return Work(**told, diff=diff.sha256)
 
     def _caller(self, effect: CallTool, spec: Spec, run: Run, place: str = "") -> Caller:
+        tree = self._engine.trees.of(spec.id)
+        if tree is None:
+            raise RetinueError(f"run {spec.id} has ended")
         return Caller(
-            spec=spec,
+            spec=with_budget_of_now(tree, spec),
             run=run,
             call_id=effect.call.id,
             index=effect.index,
@@ -278,9 +322,19 @@ class Performer:
             back=effect.back,
             look=self._window,
             root=place or spec.order.cwd or self._home,
-            held=self._engine.roster.held(spec.id),
-            bounds=self._engine.roster.bounds(spec.id),
+            held=tree.held(spec.id),
+            bounds=tree.bounds(spec.id),
+            rule=partial(tree.rule_on, spec.id),
+            redactor=self._engine.redactor,
+            holding=self._holding(spec),
+            private=self._engine.private,
         )
+
+    def _holding(self, spec: Spec) -> Holding:
+        """What opens the directories of the run's tree: the one that its first run was sent to, and those added."""
+        first = self._engine.trees.spec(spec.root) or spec
+        given = (*(first.capabilities.read or ()), *(first.capabilities.write or ()))
+        return self.holdings.of(spec.root, spec.id, (first.order.cwd or self._home, *given))
 
     def _call_quick(self, effect: CallTool, spec: Spec, run: Run) -> None:
         """A tool that never waits needs no task, unless its text has to be put away first."""
@@ -289,7 +343,7 @@ class Performer:
         except Exception as error:
             returned = self._failure(effect, error)
         report = self._report(effect, returned)
-        if len(getattr(returned, "text", "")) > self._engine.roster.rules.text_cap:
+        if len(getattr(returned, "text", "")) > self._engine.trees.shared.rules.text_cap:
             self._start(effect.run, effect.index, report)
         else:
             at_once(report)
@@ -299,40 +353,41 @@ class Performer:
             place = await self._tools.place(spec, self._home) if spec.order.isolation else ""
             returned = await self._tools.run(spec.order.agent, self._caller(effect, spec, run, place), effect.call)
         except (Exception, asyncio.CancelledError) as error:
-            if isinstance(error, asyncio.CancelledError) and _asked_to_stop():
+            if isinstance(error, asyncio.CancelledError) and asked_to_stop():
                 raise
             returned = self._failure(effect, error)
         await self._report(effect, returned)
 
     def _failure(self, effect: CallTool, error: BaseException) -> Answer:
         log.debug("tool %s failed", effect.call.name, exc_info=error)
-        text = f"The tool failed: {type(error).__name__}: {error}"
-        return Answer(text=clip(text, self._engine.roster.rules.text_cap), error=True)
+        text = self._engine.redactor.clean(f"The tool failed: {type(error).__name__}: {error}")
+        return Answer(text=clip(text, self._engine.trees.shared.rules.text_cap), error=True)
 
     async def _report(self, effect: CallTool, returned: Returned) -> None:
         try:
             event = await self._tool_event(effect, returned)
         except Exception as error:
             event = await self._tool_event(effect, self._failure(effect, error))
-        if effect.run in self._engine.roster.runs:
+        if self._engine.trees.run(effect.run) is not None:
             self._answer(effect.run, effect.index, event)
 
     async def _tool_event(self, effect: CallTool, returned: Returned) -> RunEvent:
         where: Any = {"turn": effect.turn, "index": effect.index, "call_id": effect.call.id, "name": effect.call.name}
         match returned:
             case Answer(text=text, error=error):
-                text = self._without_secrets(clean(text))
-                spilled = await self._spill(text)
+                text, images = taken_in(clean(text), checked(returned).images)
+                text = self._texts.whole(text)
+                spilled = await self._texts.spill(text)
                 if spilled is not None:
-                    text = clip(text, self._engine.roster.rules.text_cap, spilled[0])
-                return ToolReturned(**where, text=text, error=error, images=checked(returned).images, spilled=spilled)
+                    text = clip(text, self._engine.trees.shared.rules.text_cap, spilled[0])
+                return ToolReturned(**where, text=text, error=error, images=images, spilled=spilled)
             case Orders():
                 orders, place = await self._placed(effect.run, checked(returned))
                 return Ordered(**where, orders=orders, asked_at=effect.at, place=place)
             case Submission():
-                done, spec = checked(returned), self._engine.roster.specs.get(effect.run)
+                done, spec = checked(returned), self._engine.trees.spec(effect.run)
                 work = await self._work(spec) if spec is not None else None
-                spilled = await self._spill(done.text)
+                spilled = await self._texts.spill(done.text)
                 return Submitted(**where, text=done.text, ok=done.ok, data=done.data, spilled=spilled, work=work)
             case Ask():
                 return Asked(**where, question=checked(returned).question)
@@ -341,17 +396,12 @@ class Performer:
 
     async def _placed(self, run: str, orders: Orders) -> tuple[Orders, str]:
         """Where children are sent is told without links, so that the core can compare it; and where their parent is."""
-        spec = self._engine.roster.specs.get(run)
+        spec = self._engine.trees.spec(run)
         place = await self._tools.place(spec, self._home) if spec is not None and spec.order.isolation else ""
         root = place or (spec.order.cwd if spec is not None else "") or self._home
-        if not root or not any(o.cwd and o.cwd != root for o in orders.spawns):
+        if not root or not any((o.cwd and o.cwd != root) or o.access.read or o.access.write for o in orders.spawns):
             return orders, place
         return replace(orders, spawns=tuple(_without_links(o, root) for o in orders.spawns)), place
-
-    def _without_secrets(self, text: str) -> str:
-        """Before anything is cut off: half a secret would not be found any more."""
-        redactor = self._engine.redactor
-        return text if redactor is None or len(text) <= self._engine.roster.rules.text_cap else redactor.clean(text)
 
     async def _compose(self, effect: Compose, spec: Spec) -> None:
         texts, failed = [], False
@@ -361,27 +411,12 @@ class Performer:
                     text, _ = plain_result(joined.outcomes)
                 else:
                     text = self._tools.compose(spec.order.agent, joined.name, joined.outcomes)
-                text = await self._cut(text)
+                text = await self._texts.cut(text)
             except Exception as error:
                 log.exception("tool %s could not compose its results", joined.name)
                 text, failed = f"The results could not be put into words: {type(error).__name__}: {error}", True
             texts.append((joined.index, joined.call_id, joined.name, text))
         self._engine.post(effect.run, Composed(turn=effect.turn, calls=tuple(texts), error=failed))
-
-    async def _cut(self, text: str) -> str:
-        spilled = await self._spill(text)
-        return text if spilled is None else clip(text, self._engine.roster.rules.text_cap, spilled[0])
-
-    async def _spill(self, text: str, keep: int | None = None) -> tuple[str, int] | None:
-        """An over-long text is kept whole, under its hash, before anybody is told of it."""
-        data = text.encode("utf-8", "replace") if keep is not None else b""
-        if len(text) <= self._engine.roster.rules.text_cap and (keep is None or len(data) <= keep):
-            return None
-        data = data or text.encode("utf-8", "replace")
-        if self._engine.redactor is not None:
-            data = self._engine.redactor.clean_bytes(data)
-        artifact = await self._engine.with_space(lambda: self._engine.store.put_artifact(data))
-        return artifact.sha256, artifact.bytes
 
     # deliveries
 
@@ -396,28 +431,6 @@ class Performer:
 
 
 def _without_links(order: Order, root: str) -> Order:
-    return replace(order, cwd=os.path.realpath(os.path.join(root, order.cwd))) if order.cwd else order
-
-
-def at_once(work: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine that does not wait."""
-    try:
-        work.send(None)
-    except StopIteration as done:
-        return cast(T, done.value)
-    work.close()
-    raise RetinueError("a quick tool may not wait")
-
-
-def _asked_to_stop() -> bool:
-    """Whether this task was cancelled by us; a tool or a model may also raise the same exception by itself."""
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
-
-
-def _clean_reply(reply: Reply) -> Reply:
-    said = reply.message
-    if said.text.isascii() and all(c.args.isascii() for c in said.calls):
-        return reply
-    calls = tuple(replace(c, args=clean(c.args), name=clean(c.name)) for c in said.calls)
-    return replace(reply, message=replace(said, text=clean(said.text), calls=calls))
+    """Paths are kept without links. Whoever puts one there later is found out, for then they are opened so."""
+    cwd = os.path.realpath(os.path.join(root, order.cwd)) if order.cwd else ""
+    return replace(order, cwd=cwd, access=real_paths(order.access))

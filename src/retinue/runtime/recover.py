@@ -1,4 +1,4 @@
-"""After a restart: the roster is built again from the open runs, and each is told that it was found.
+"""After a restart: the trees are built again from the open runs, and each run is told that it was found.
 
 One scan, no effect of its own: what happens to a run is decided by the core when it takes `Recovered`.
 """
@@ -9,47 +9,56 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 
 from retinue.core.events import OpenCall
+from retinue.core.fans import Fan, FanIn
 from retinue.core.kin import child_outcome
 from retinue.core.orders import Spec
-from retinue.core.roster import Fan, FanIn, Roster
-from retinue.core.state import Ended, Queued, Run, calls_of
+from retinue.core.state import Ended, Queued, Run, Short, calls_of
+from retinue.core.tree import Tree
+from retinue.core.trees import Trees
 from retinue.core.values import Assistant, Message, Restart
 from retinue.store.base import Row, Snapshot
 
 
-def rebuild(roster: Roster, snapshot: Snapshot) -> list[str]:
-    """Put everything that is open into an empty roster; returns the open runs in the order they are to be told."""
+def rebuild(trees: Trees, snapshot: Snapshot) -> list[str]:
+    """Put everything that is open where there was nothing; returns the open runs in the order they are to be told."""
     for definition in snapshot.definitions:
-        roster.definitions[definition.name] = definition
+        trees.shared.definitions[definition.name] = definition
     for model in snapshot.models:
-        roster.models[model.name] = model
-    for account in snapshot.accounts:
-        roster.ledger.accounts[account.id] = account
+        trees.shared.models[model.name] = model
     for row in snapshot.above:
-        roster.linger(row.spec, row.run)
+        _tree_of(trees, row).linger(row.spec, row.run)
     for row in snapshot.open:
-        roster.enlist(row.spec, row.run)
+        _tree_of(trees, row).enlist(row.spec, row.run)
+    trees.find_successors()
+    for account in snapshot.accounts:
+        if (tree := trees.of(account.id)) is not None:
+            tree.ledger.accounts[account.id] = account
     for row in snapshot.back:
-        _hang(roster, row, pending=False)
+        _hang(_tree_of(trees, row), row, pending=False)
     for row in snapshot.open:
-        _hang(roster, row, pending=True)
+        _hang(_tree_of(trees, row), row, pending=True)
     for run, mail in snapshot.mail:
-        roster.mail.setdefault(run, deque()).append(mail)
+        if (tree := trees.of(run)) is not None:
+            tree.mail.setdefault(run, deque()).append(mail)
     for delivery in snapshot.deliveries:
-        roster.deliveries[delivery.key] = delivery
+        trees.open(delivery.root).keep_delivery(delivery)
     return [row.spec.id for row in sorted(snapshot.open, key=_turn_to_be_told)]
 
 
-def _hang(roster: Roster, row: Row, *, pending: bool) -> None:
+def _tree_of(trees: Trees, row: Row) -> Tree:
+    return trees.open(row.spec.root, "" if row.spec.parent else row.spec.conversation)
+
+
+def _hang(tree: Tree, row: Row, *, pending: bool) -> None:
     """A child that its parent's open call is waiting for, out or back."""
     spec, slot = row.spec, row.spec.slot
-    parent = roster.runs.get(spec.parent)
+    parent = tree.runs.get(spec.parent)
     if slot is None or parent is None or spec.order.join == "none" or slot.turn != parent.turn:
         return
     calls = calls_of(parent)
     if calls is None or not calls.open >> slot.index & 1 or calls.tools >> slot.index & 1:
         return
-    fan_in = roster.fans.setdefault(parent.id, FanIn())
+    fan_in = tree.fans.setdefault(parent.id, FanIn())
     fan = fan_in.fans.get(slot.index)
     if fan is None:
         order = spec.order
@@ -63,7 +72,7 @@ def _hang(roster: Roster, row: Row, *, pending: bool) -> None:
         )
         fan_in.add(slot.index, fan)
     if not pending and spec.order.retention == "delete":
-        fan.discard.append(spec)
+        fan.discard[spec.id] = spec
     if pending:
         fan.pending[spec.id] = None
         fan_in.out += spec.order.join == "turn"
@@ -73,10 +82,13 @@ def _hang(roster: Roster, row: Row, *, pending: bool) -> None:
 
 
 def _turn_to_be_told(row: Row) -> tuple[int, int, str]:
-    """Those who hold slots first, then those who come back to a lane, then those who never had a turn."""
+    """Those who hold slots first, then those who wait for budget, then those who come back to a lane, then those who
+    never had a turn."""
     state = row.run.state
+    if isinstance(state, Short):
+        return (1, state.kept.ticket, row.spec.id)
     if isinstance(state, Queued):
-        return (1 if state.back else 2, state.ticket, row.spec.id)
+        return (2 if state.back else 3, state.ticket, row.spec.id)
     return (0, 0, row.spec.id)
 
 

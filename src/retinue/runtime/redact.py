@@ -6,6 +6,7 @@ its descendants write.
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from functools import cache
 from typing import Any, Literal, TypeVar, get_origin, get_type_hints
 
@@ -16,6 +17,7 @@ from retinue.core.events import Admitted, ChildEnded, Closed, Enlisted, Event, W
 from retinue.core.secrets import Redactor
 
 E = TypeVar("E", bound=Event)
+V = TypeVar("V", bound=msgspec.Struct)
 _formatter = logging.Formatter()
 _encode = msgspec.json.Encoder().encode
 QUIET = (Enlisted, Admitted, Closed, ChildEnded, Woke)
@@ -27,12 +29,14 @@ NAMES = frozenset(("id", "run", "child", "conversation", "root", "parent", "resu
 def clean_event(redactor: Redactor, event: E) -> E:
     """The same event without secrets. Where there are some, its texts are cleaned one by one: a secret that happens to
     be a word of the format changes nothing else."""
-    if isinstance(event, QUIET):
-        return event
-    data = _encode(event)
-    if redactor.clean_bytes(data) == data:
-        return event
-    cleaned: E = _cleaned(redactor, event)
+    return event if isinstance(event, QUIET) else clean_value(redactor, event)
+
+
+def clean_value(redactor: Redactor, value: V) -> V:
+    """The same for any value that can be stored."""
+    if not redactor or not redactor.suspects_json(_encode(value)):
+        return value
+    cleaned: V = _cleaned(redactor, value)
     return cleaned
 
 
@@ -48,10 +52,18 @@ def _cleaned(redactor: Redactor, value: Any) -> Any:
                 changes[name] = new
         return replace(value, **changes) if changes else value
     if isinstance(value, dict):
-        return {k: _cleaned(redactor, v) for k, v in value.items()}
+        return {_cleaned(redactor, k): _cleaned(redactor, v) for k, v in value.items()}
     if isinstance(value, (list, tuple)):
         return type(value)(_cleaned(redactor, v) for v in value)
     return value
+
+
+def learn_from(redactor: Redactor, *holders: object) -> None:
+    """Learn the secrets, by name, of mappings, and of models, channels and tools that have a property `secrets`."""
+    for holder in holders:
+        held = holder if isinstance(holder, Mapping) else getattr(holder, "secrets", None)
+        if isinstance(held, Mapping):
+            redactor.learn(held)
 
 
 @cache

@@ -6,9 +6,12 @@ import asyncio
 import heapq
 from collections.abc import Callable
 
+SPARE = 32
+
 
 class Timers:
-    """A run whose time moves later keeps its earlier entry, which is put back when it comes up: few pushes, no leak."""
+    """A run whose time moves later keeps its earlier entry, which is put back when it comes up: few pushes. Entries of
+    runs that have ended are thrown out when they are the greater part."""
 
     def __init__(
         self, now: Callable[[], int], wanted: Callable[[str], int | None], fire: Callable[[str], None]
@@ -28,6 +31,14 @@ class Timers:
             heapq.heappush(self._heap, (at, id))
             if self._handle is None or at < self._armed:
                 self._arm()
+
+    def drop(self, id: str) -> None:
+        """The run has ended: nothing is kept for it."""
+        self._entry.pop(id, None)
+        if len(self._heap) > 2 * len(self._entry) + SPARE:
+            self._heap = [(at, id) for id, at in self._entry.items()]
+            heapq.heapify(self._heap)
+            self._arm()
 
     def _arm(self) -> None:
         if self._handle is not None:

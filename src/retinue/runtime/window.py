@@ -29,10 +29,16 @@ class Window:
         return self._tools.tools(agent)
 
     def models(self) -> Sequence[str]:
-        return sorted(self._engine.roster.models)
+        return sorted(self._engine.trees.shared.models)
 
     async def children(self, run: str) -> Sequence[Kin]:
         return self._now(await self._engine.store.children(run))
+
+    async def staff(self, spec: Spec) -> Sequence[Kin]:
+        store, rows = self._engine.store, await self._engine.store.children(spec.id)
+        while spec.resumes and (row := await store.row(spec.resumes)) is not None:
+            spec, rows = row.spec, [*await store.children(spec.resumes), *rows]
+        return self._now(rows)
 
     async def started(self, since: int) -> Sequence[Kin]:
         return self._now(await self._engine.store.started(since))
@@ -42,5 +48,5 @@ class Window:
 
     def _now(self, rows: Sequence[Row]) -> list[Kin]:
         """As the log has them; those that are live, as they are."""
-        live = self._engine.roster.runs
-        return [(row.spec, live.get(row.spec.id, row.run)) for row in rows]
+        now = self._engine.trees.run
+        return [(row.spec, now(row.spec.id) or row.run) for row in rows]

@@ -32,4 +32,6 @@ class Unsandboxed:
         tag = command.tag or uuid.uuid4().hex
         tree = Tree(sink, command.limits, tag, group=group, disks=command.write)
         argv = ["/bin/sh", "-c", script, "sh", *(f"{folder}/cgroup.procs" for folder in group.folders), *command.argv]
-        return await tree.launch(argv, {**command.env, TAG: tag}, (), cwd=command.cwd)
+        fd = command.opened.get(command.cwd)
+        where = command.cwd if fd is None else f"/proc/self/fd/{fd}"
+        return await tree.launch(argv, {**command.env, TAG: tag}, (), cwd=where)

@@ -29,7 +29,9 @@ class Limits:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
     """What to run. `env` is all of the environment that it gets; `write` and `read` are all that it sees of the disk
-    beyond the system's programs; `tag` names it in its environment, so that a leftover can be found."""
+    beyond the system's programs; `tag` names it in its environment, so that a leftover can be found. `opened` are
+    directories among them that were opened before: what the command gets at such a path is what is behind the
+    descriptor. They belong to whoever made the command, and stay open until `start` has returned."""
 
     argv: tuple[str, ...]
     cwd: str
@@ -39,6 +41,7 @@ class Command:
     network: bool = False
     limits: Limits = Limits()
     tag: str = ""
+    opened: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,8 +69,8 @@ class Running(Protocol):
 
 
 class Sandbox(Protocol):
-    """Contract: `start` either runs the command contained or raises `SandboxMissing` (nothing was run); it is called on
-    the loop's own thread. Output goes to `sink` as it comes, standard error among it."""
+    """Contract: `start` either runs the command contained or raises `SandboxMissing` or `Refused` (nothing was run); it
+    is called on the loop's own thread. Output goes to `sink` as it comes, standard error among it."""
 
     @property
     def name(self) -> str: ...

@@ -4,6 +4,7 @@ process renames meanwhile. The kernel does it (`openat2`), or, where it cannot, 
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import stat
@@ -12,6 +13,7 @@ from collections.abc import Callable
 from functools import lru_cache
 
 RESOLVE_NO_MAGICLINKS = 0x02
+RESOLVE_NO_SYMLINKS = 0x04
 RESOLVE_BENEATH = 0x08
 SYS_OPENAT2 = 437  # the same number on every architecture that got it after the tables were unified
 MACHINES = ("x86_64", "aarch64", "riscv64", "ppc64le", "s390x")
@@ -21,24 +23,63 @@ RETRIES = 64
 DIRECTORY = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 
 
-def open_beneath(root_fd: int, path: str | bytes, flags: int, mode: int = 0) -> int:
+def open_beneath(root_fd: int, path: str | bytes, flags: int, mode: int = 0, *, links: bool = True) -> int:
     """A descriptor for `path`, which is relative to `root_fd`. What leads out of it gives EXDEV (EACCES is left for
-    permissions); links inside are followed unless `flags` has O_NOFOLLOW."""
+    permissions); links inside are followed unless `flags` has O_NOFOLLOW. Without `links` any link on the way gives
+    ELOOP: for paths that are known to have none, unless somebody has put one there."""
     opened = kernel_open()
     if opened is None:
-        return walk_open(root_fd, path, flags, mode)
+        return walk_open(root_fd, path, flags, mode, links=links)
     for _ in range(RETRIES):
         try:
-            return opened(root_fd, path, flags, mode)
+            return opened(root_fd, path, flags, mode, links)
         except OSError as error:
             # A rename anywhere on the machine makes the kernel unsure about `..`; it asks to be asked again.
             if error.errno not in (errno.EAGAIN, errno.EINTR):
                 raise
-    return walk_open(root_fd, path, flags, mode)
+    return walk_open(root_fd, path, flags, mode, links=links)
+
+
+def open_real(path: str) -> int:
+    """A directory by its real path: no link on the way is followed."""
+    top = os.open("/", DIRECTORY)
+    try:
+        return open_beneath(top, path.lstrip("/") or ".", DIRECTORY, links=False)
+    finally:
+        os.close(top)
+
+
+def make_beneath(top: int, path: str, mode: int = 0o777) -> int:
+    """A directory below an open one, made where it is missing: from one open directory to the next, none of them
+    reached by a link."""
+    fd = os.dup(top)
+    try:
+        for part in (p for p in path.split("/") if p not in ("", ".")):
+            try:
+                below = os.open(part, DIRECTORY | os.O_NOFOLLOW, dir_fd=fd)
+            except FileNotFoundError:
+                with contextlib.suppress(FileExistsError):
+                    os.mkdir(part, mode, dir_fd=fd)
+                below = os.open(part, DIRECTORY | os.O_NOFOLLOW, dir_fd=fd)
+            os.close(fd)
+            fd = below
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd
+
+
+def make_real(path: str, mode: int = 0o777) -> int:
+    """The same by a real path."""
+    top = os.open("/", DIRECTORY)
+    try:
+        return make_beneath(top, path, mode)
+    finally:
+        os.close(top)
 
 
 @lru_cache(maxsize=1)
-def kernel_open() -> Callable[[int, str | bytes, int, int], int] | None:
+def kernel_open() -> Callable[[int, str | bytes, int, int, bool], int] | None:
     """`openat2` with the wanted resolution, or None where the kernel (or a filter in front of it) has none."""
     if os.uname().machine not in MACHINES:
         return None
@@ -51,11 +92,12 @@ def kernel_open() -> Callable[[int, str | bytes, int, int], int] | None:
     syscall.restype = ctypes.c_long
     size = ctypes.sizeof(OpenHow)
 
-    def opened(root_fd: int, path: str | bytes, flags: int, mode: int = 0) -> int:
+    def opened(root_fd: int, path: str | bytes, flags: int, mode: int = 0, links: bool = True) -> int:
         name = os.fsencode(path)
         if b"\0" in name:
             raise ValueError("embedded null byte")
-        how = OpenHow(flags | os.O_CLOEXEC, mode if flags & os.O_CREAT else 0, RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS)
+        resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS | (0 if links else RESOLVE_NO_SYMLINKS)
+        how = OpenHow(flags | os.O_CLOEXEC, mode if flags & os.O_CREAT else 0, resolve)
         fd = syscall(
             ctypes.c_long(SYS_OPENAT2),
             ctypes.c_int(root_fd),
@@ -78,7 +120,7 @@ def kernel_open() -> Callable[[int, str | bytes, int, int], int] | None:
     return opened
 
 
-def walk_open(root_fd: int, path: str | bytes, flags: int, mode: int = 0) -> int:
+def walk_open(root_fd: int, path: str | bytes, flags: int, mode: int = 0, *, links: bool = True) -> int:
     """The same, one component at a time: each directory on the way is held open and no link is followed by the kernel,
     so a directory that is moved or replaced meanwhile cannot lead elsewhere."""
     name = os.fsdecode(path)
@@ -103,7 +145,7 @@ def walk_open(root_fd: int, path: str | bytes, flags: int, mode: int = 0) -> int
             target = _link(part, held[-1])
             if target is not None and not (is_last and not parts and flags & os.O_NOFOLLOW):
                 n_links += 1
-                if n_links > MAX_LINKS:
+                if n_links > MAX_LINKS or not links:
                     raise _error(errno.ELOOP, name)
                 if target.startswith("/"):
                     raise _error(errno.EXDEV, name)

@@ -14,13 +14,17 @@ from contextlib import ExitStack
 from dataclasses import replace
 from functools import lru_cache
 
-from retinue.errors import SandboxMissing
-from retinue.sandbox import seccomp
+from retinue.errors import Refused, SandboxMissing
+from retinue.sandbox import programs, protected, seccomp
+from retinue.sandbox.aside import Aside
 from retinue.sandbox.base import Command, Limits, Sink
+from retinue.sandbox.gate import inspect
 from retinue.sandbox.layout import Layout, etc_files, given, own_python, roots, system
-from retinue.sandbox.limits import find_groups, process_rlimit
-from retinue.sandbox.running import Tree
+from retinue.sandbox.limits import find_groups, is_bound, process_rlimit
+from retinue.sandbox.private import NOTHING, Private
+from retinue.sandbox.running import Guard, Tree
 from retinue.sandbox.shield import Shield, beneath
+from retinue.sandbox.watching import Watching
 
 OLDEST = (0, 8, 0)
 # Everything that is not about files. A user namespace even for root, so that capabilities mean nothing outside.
@@ -43,31 +47,38 @@ FIXES = {
 
 
 class Bwrap:
-    """`hide` are directories that no command may see whatever it was given (the runtime's own); `readable` those that
-    all may read, beside the system's programs: by default the installation of this Python."""
+    """`private` is what no command may see whatever it was given; `aside`, where things are kept that a command has put
+    at a protected name; `readable`, what all may read beside the system's programs: by default the installation of this
+    Python."""
 
     name = "bubblewrap"
 
     def __init__(
-        self, program: str, *, by_fd: bool, hide: Iterable[str] = (), readable: Iterable[str] | None = None
+        self,
+        program: str,
+        *,
+        by_fd: bool,
+        private: Private = NOTHING,
+        aside: str = "",
+        readable: Iterable[str] | None = None,
     ) -> None:
-        self._program, self._by_fd = program, by_fd
-        self._hide = tuple(hide)
+        self.program, self._by_fd = program, by_fd
+        self._private, self._aside = private, aside
         self._readable = own_python() if readable is None else tuple(readable)
         self._filter = seccomp.program()
         self._etc = etc_files()
 
     @property
     def promises(self) -> tuple[str, ...]:
-        groups, is_root = find_groups(), os.getuid() == 0
+        groups = find_groups()
         return (
             "processes end with the command and with this process",
             "a limit on all processes, by control group"
             if groups.pids
             else (
-                "no limit on processes: root, and no control group"
-                if is_root
-                else "a limit on processes, by RLIMIT_NPROC"
+                "a limit on processes, by RLIMIT_NPROC"
+                if is_bound()
+                else "no limit on processes: root, and no control group"
             ),
             "a limit on memory, by control group" if groups.memory else "a limit on the memory of each process only",
             "a filter of system calls" if self._filter else "no filter of system calls: no table for this architecture",
@@ -77,12 +88,12 @@ class Bwrap:
         command = replace(command, tag=command.tag or uuid.uuid4().hex)
         write, guarded = self._writable(command)
         with ExitStack() as undo:
-            layout = Layout()
+            layout = Layout(self._by_fd)
             undo.callback(layout.close)
             shields = []
             for root in guarded:
-                shields.append(await Shield.raise_for(root))
-                undo.callback(shields[-1].release)
+                shields.append(self._shield(root, command))
+                undo.callback(shields[-1].release, looks=False)
             group = find_groups().make(command.limits)
             undo.callback(group.remove)
             status, told = os.pipe()
@@ -94,15 +105,19 @@ class Bwrap:
             undo.callback(os.close, gate)
             layout.fds += (told, waits)
             argv = self._argv(command, layout, shields, ("--json-status-fd", str(told), "--block-fd", str(waits)))
+            watching = Watching.of(layout.mounts)
+            undo.callback(watching.close)
+            guard = Guard(
+                inspect=lambda pid: inspect(pid, layout.mounts, command.opened),
+                look=lambda: any([watching.look(), *(shield.look() for shield in shields)]),
+                told=watching.fd,
+                hear=watching.hear,
+                release=lambda: _release(watching, shields),
+                missing=tuple(path for shield in shields for path in shield.missing()) if self._aside else (),
+                aside=f"{self._aside}/{_name(command.tag)}" if self._aside else "",
+            )
             tree = Tree(
-                sink,
-                command.limits,
-                command.tag,
-                status=status,
-                gate=gate,
-                group=group,
-                disks=write,
-                release=lambda: tuple(note for shield in shields for note in shield.release()),
+                sink, command.limits, command.tag, status=status, gate=gate, group=group, disks=write, guard=guard
             )
             undo.pop_all()  # from here on the tree undoes it
             try:
@@ -110,15 +125,33 @@ class Bwrap:
             finally:
                 layout.close()
 
+    def _shield(self, root: str, command: Command) -> Shield:
+        """The guard of a writable directory. (Its descriptor is duplicated; the command's own stays the caller's.)"""
+        store, aside = os.path.realpath(self._private.store or "/"), Aside(self._aside, _name(command.tag))
+        given = command.opened.get(root)
+        fd = os.open(root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC) if given is None else os.dup(given)
+        try:
+            others = [os.path.realpath(path) for path in (*command.write, *command.read) if os.path.isabs(path)]
+            return Shield.of(root, fd, aside, store if beneath(store, (root,)) else "", others)
+        finally:
+            os.close(fd)
+
     def _writable(self, command: Command) -> tuple[list[str], list[str]]:
         """The directories to mount, and all in which something is protected: one may lie in another."""
         write = roots(command.write, write=True)
-        if not os.access(self._program, os.X_OK):
-            raise SandboxMissing(f"{self._program} is gone. Install the package bubblewrap. Nothing was run.")
-        if beneath(os.path.realpath(self._program), write):
-            raise SandboxMissing(f"{self._program} lies where the command may write, so it is not trusted.")
+        if not os.access(self.program, os.X_OK):
+            raise SandboxMissing(f"{self.program} is gone. Install the package bubblewrap. Nothing was run.")
+        if beneath(os.path.realpath(self.program), write):
+            raise SandboxMissing(f"{self.program} lies where the command may write, so it is not trusted.")
+        for path in {os.path.realpath(p) for p in (*command.write, *command.read, command.cwd)}:
+            self._private.refuse(path)
+        self._private.hold(map(os.path.realpath, (*command.write, *command.read, command.cwd)))
+        for path in write:
+            if why := protected.workplace(path):
+                raise Refused("protected", f"{path} is not given to be written: {why}. Nothing was run.")
         asked = dict.fromkeys((*write, *(os.path.realpath(path) for path in command.write)))
-        return write, [path for path in asked if os.path.isdir(path)]
+        homes = (home for home in protected.home_directories() if beneath(home, write))
+        return write, [path for path in dict.fromkeys((*asked, *homes)) if os.path.isdir(path)]
 
     def _argv(self, command: Command, layout: Layout, shields: list[Shield], pipes: tuple[str, ...]) -> list[str]:
         """Options go through a descriptor: a command line can be read by every user of the machine. (The tag is put
@@ -133,29 +166,51 @@ class Bwrap:
         options += ("--dev", "/dev", "--proc", "/proc")
         read = (*command.read, *self._readable)
         full = replace(command, read=read)
-        mounts = [pair for shield in shields for pair in shield.args]
-        options += given(layout, full, mounts, self._hide, by_fd=self._by_fd)
+        options += given(layout, full, shields, self._private)
         options += (*CLOSE, "--chdir", command.cwd)
         packed = layout.data(b"".join(os.fsencode(option) + b"\0" for option in options))
-        return [self._program, "--args", packed, "--", *self._inner(command.argv, command.limits)]
+        return [self.program, "--args", packed, "--", *self._inner(command.argv, command.limits)]
 
     def _inner(self, argv: tuple[str, ...], limits: Limits) -> tuple[str, ...]:
-        if find_groups().pids is not None or os.getuid() == 0:
+        if find_groups().pids is not None or not is_bound():
             return argv
         return ("/bin/sh", "-c", f'{process_rlimit(limits)}; exec "$@"', "sh", *argv)
 
 
-def find_sandbox(*, hide: Iterable[str] = (), readable: Iterable[str] | None = None, path: str | None = None) -> Bwrap:
-    """The sandbox of this machine, or `SandboxMissing` with the reason and what to do. Tried once for each `path`."""
-    folders = (os.environ.get("PATH", os.defpath) if path is None else path).split(os.pathsep)
-    # A relative entry could be a directory of the project.
-    found = shutil.which("bwrap", path=os.pathsep.join(f for f in folders if os.path.isabs(f)) or os.devnull)
-    if found is None:
-        raise SandboxMissing(FIXES["missing"] + " Nothing was run.")
+def find_sandbox(
+    *,
+    private: Private = NOTHING,
+    aside: str = "",
+    readable: Iterable[str] | None = None,
+    path: str | None = None,
+) -> Bwrap:
+    """The sandbox of this machine, or `SandboxMissing` with the reason and what to do. Tried once for each program.
+    With `path`, whoever calls answers for those directories; of PATH only what no command can change is run."""
+    if path is None:
+        found, refused = programs.find("bwrap")
+    else:
+        folders = [folder for folder in path.split(os.pathsep) if os.path.isabs(folder)]
+        found, refused = shutil.which("bwrap", path=os.pathsep.join(folders) or os.devnull) or "", ""
+    if not found:
+        raise SandboxMissing(" ".join(filter(None, (FIXES["missing"], refused, "Nothing was run."))))
     trouble, by_fd = _probe(found)
     if trouble:
         raise SandboxMissing(f"{trouble} Nothing was run.")
-    return Bwrap(found, by_fd=by_fd, hide=hide, readable=readable)
+    return Bwrap(found, by_fd=by_fd, private=private, aside=aside, readable=readable)
+
+
+def _release(watching: Watching, shields: list[Shield]) -> tuple[str, ...]:
+    """When nothing of the command is left: undo what it may have done where a mount was lost, and tell everything."""
+    watching.look()
+    watching.close()
+    notes = [
+        f"{path} was replaced by somebody else while the command ran, which took away what kept the command from it: "
+        "the command was stopped. Run it again if it is wanted"
+        for path in sorted(watching.lost)
+    ]
+    for path in sorted(watching.written):
+        notes += [note for shield in shields for note in shield.restore(path)]
+    return (*notes, *(note for shield in shields for note in shield.release()))
 
 
 @lru_cache(maxsize=8)
@@ -173,6 +228,11 @@ def _probe(program: str) -> tuple[str, bool]:
         said = getattr(error, "output", None) or b""
         words = said.decode("utf-8", "replace").split() or str(error).split()
         return FIXES["failed"].format(detail=" ".join(words)[:300]), False
+
+
+def _name(tag: str) -> str:
+    """What of a tag can stand in the name of a file."""
+    return re.sub(r"[^0-9A-Za-z]", "-", tag)[-40:]
 
 
 def _output(*argv: str) -> str:

@@ -14,7 +14,7 @@ import threading
 from collections.abc import Iterator
 
 from retinue.errors import Refused
-from retinue.sandbox.paths import Spot
+from retinue.sandbox.file_location import Spot
 
 SUFFIX = ".retinue-draft"
 N_LOCKS = 64

@@ -6,13 +6,15 @@ is absent.
 from __future__ import annotations
 
 import os
+import stat
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from retinue.errors import Refused
 from retinue.sandbox.base import Command
-from retinue.sandbox.shield import beneath, worktree_of
+from retinue.sandbox.private import Private
+from retinue.sandbox.shield import OPEN, Shield, beneath, worktree_of
 
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/nix/store", "/gnu/store")
 # Copied into the sandbox, not mounted: a mount costs a third of a millisecond. The rest of /etc can hold secrets, which
@@ -27,21 +29,27 @@ SHARED = frozenset(
     {"/", *SYSTEM, "/nix", "/gnu", "/etc", "/var", "/run", "/boot", "/dev", "/proc", "/sys", "/tmp", "/var/tmp"}
     | {"/home", "/mnt", "/media", "/srv", "/snap"}
 )
-# In the home directory of whoever runs this; hidden even when that directory was given.
-SECRETS = (
-    ".ssh .aws .azure .config .docker .gcloud .gnupg .kube .netrc .npmrc .pypirc .git-credentials "
-    ".gitconfig .my.cnf .pgpass .password-store .terraformrc .terraform.d .cargo/credentials "
-    ".cargo/credentials.toml .local/state .mozilla .local/share/keyrings .bash_history .python_history "
-    ".zsh_history .psql_history .claude .claude.json .codex .gemini .vault-token"
-)
+
+
+@dataclass(frozen=True, slots=True)
+class Mount:
+    """Something of the disk in the sandbox: at `path` is what has the number `same`, read-only unless `writable`. A
+    mask hides what has it."""
+
+    path: str
+    same: tuple[int, int]
+    writable: bool = False
+    is_mask: bool = False
 
 
 @dataclass
 class Layout:
-    """The arguments for bwrap that make the file system, and the descriptors that they name."""
+    """What makes the file system: the mounts, and the descriptors that the arguments for bwrap name. `by_fd`: whether
+    it takes what is to be mounted by descriptor; before it looks at a path, somebody could have put a link there."""
 
-    args: list[str] = field(default_factory=list)
+    by_fd: bool = False
     fds: list[int] = field(default_factory=list)
+    mounts: list[Mount] = field(default_factory=list)
 
     def data(self, content: bytes) -> str:
         """A descriptor from which `content` can be read once."""
@@ -51,9 +59,41 @@ class Layout:
         os.lseek(fd, 0, os.SEEK_SET)
         return str(fd)
 
+    def bind(self, path: str, fd: int | None, writable: bool = False) -> list[str]:
+        """Mount a file or directory at its own path: what was opened before, or what is there now."""
+        try:
+            mine = os.open(path, OPEN) if fd is None else os.dup(fd)
+        except OSError:
+            raise replaced(path) from None
+        self.fds.append(mine)
+        if os.readlink(f"/proc/self/fd/{mine}") != path:
+            raise replaced(path)
+        found = os.fstat(mine)
+        self.mounts.append(Mount(path, (found.st_dev, found.st_ino), writable))
+        if not self.by_fd:
+            return ["--bind" if writable else "--ro-bind", path, path]
+        return ["--bind-fd" if writable else "--ro-bind-fd", str(mine), path]
+
+    def mask(self, path: str) -> list[str]:
+        try:
+            found = os.lstat(path)
+        except OSError:
+            raise replaced(path) from None
+        self.mounts.append(Mount(path, (found.st_dev, found.st_ino), is_mask=True))
+        if stat.S_ISDIR(found.st_mode):
+            return ["--perms", "0555", "--tmpfs", path]
+        return ["--ro-bind", "/dev/null", path]
+
     def close(self) -> None:
         while self.fds:
             os.close(self.fds.pop())
+
+
+def replaced(path: str) -> Refused:
+    return Refused(
+        "sandbox",
+        f"{path} was replaced while the command was prepared; nothing was run. Try again when nothing else changes it.",
+    )
 
 
 def own_python() -> tuple[str, ...]:
@@ -102,9 +142,7 @@ def system(layout: Layout, etc: dict[str, bytes]) -> Iterator[str]:
     yield from ("--symlink", "../tmp", "/var/tmp")
 
 
-def given(
-    layout: Layout, command: Command, shields: Iterable[tuple[str, list[str]]], hide: Iterable[str], *, by_fd: bool
-) -> Iterator[str]:
+def given(layout: Layout, command: Command, shields: Iterable[Shield], private: Private) -> Iterator[str]:
     """The directories of the command. What lies deeper is mounted later, so that it shows; then masks."""
     write = roots(command.write, write=True)
     read = [p for p in roots((*command.read, command.cwd), write=False) if not beneath(p, write)]
@@ -119,11 +157,14 @@ def given(
         and not beneath(os.path.realpath(home), (*write, *read))
     ):
         steps.append((_depth(home), 0, ["--perms", "0700", "--size", size, "--tmpfs", os.path.normpath(home)]))
-    steps += [(_depth(p), 1, ["--ro-bind", p, p]) for p in read]
-    steps += [(_depth(p), 2, _bind(layout, p, by_fd=by_fd)) for p in write]
-    masked = [p for p in secrets(hide) if beneath(p, (*write, *read)) and os.path.lexists(p) and not os.path.islink(p)]
-    steps += [(_depth(p), 3, args) for p, args in shields if not beneath(p, masked)]
-    steps += [(_depth(p), 4, _mask(p)) for p in masked]
+    steps += [(_depth(p), 1, layout.bind(p, command.opened.get(p))) for p in read]
+    steps += [(_depth(p), 2, layout.bind(p, command.opened.get(p), writable=True)) for p in write]
+    masked = private.beneath((*write, *read))
+    binds = {bind.path: bind for shield in shields for bind in shield.binds}
+    pins = {p for path in (*masked, *(s.root for s in shields)) for p in _between(path, write)} - {*binds, *write}
+    steps += [(_depth(p), 3, layout.bind(p, None, writable=True)) for p in pins if not beneath(p, masked)]
+    steps += [(_depth(p), 3, layout.bind(p, b.fd, b.writable)) for p, b in binds.items() if not beneath(p, masked)]
+    steps += [(_depth(p), 4, layout.mask(p)) for p in masked]
     for _, _, args in sorted(steps, key=lambda step: step[:2]):
         yield from args
     # Last: nothing can be mounted in a directory that is already read-only.
@@ -132,25 +173,15 @@ def given(
             yield from ("--remount-ro", path)
 
 
-def secrets(hide: Iterable[str]) -> Iterator[str]:
-    home = os.path.realpath(os.path.expanduser("~"))
-    yield from (os.path.realpath(path) for path in hide)
-    yield from (f"{home}/{name}" for name in SECRETS.split())
-
-
-def _mask(path: str) -> list[str]:
-    return ["--perms", "0555", "--tmpfs", path] if os.path.isdir(path) else ["--ro-bind", "/dev/null", path]
-
-
-def _bind(layout: Layout, path: str, *, by_fd: bool) -> list[str]:
-    """By descriptor where bwrap can: before it looks at the path, a writer above it could put a link there."""
-    if not by_fd:
-        return ["--bind", path, path]
-    fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
-    layout.fds.append(fd)
-    if os.readlink(f"/proc/self/fd/{fd}") != path:
-        raise Refused("sandbox", f"{path} was replaced while the command was prepared; nothing was run.")
-    return ["--bind-fd", str(fd), path]
+def _between(path: str, roots: Iterable[str]) -> Iterator[str]:
+    """The directories on the way from a root to a path in it: whoever could rename them could put others there."""
+    for root in roots:
+        if path != root and beneath(path, (root,)):
+            above = os.path.dirname(path)
+            while above != root:
+                yield above
+                above = os.path.dirname(above)
+            return
 
 
 def _depth(path: str) -> int:

@@ -1,6 +1,6 @@
 """Limits on what a command may use: control groups where this process may make them, resource limits everywhere.
 
-`RLIMIT_NPROC` does not bind root, so that for root the process limit stands and falls with the pids group.
+`RLIMIT_NPROC` does not bind the machine's root: for root the process limit stands and falls with the pids group.
 """
 
 from __future__ import annotations
@@ -39,6 +39,19 @@ def process_rlimit(limits: Limits) -> str:
     """The same for processes. It must be set inside the user namespace, where the count starts at zero."""
     n = limits.processes
     return f"ulimit -u {n} 2>/dev/null || ulimit -p {n} 2>/dev/null || :" if n else ":"
+
+
+@lru_cache(maxsize=1)
+def is_bound(uid_map: str = "/proc/self/uid_map") -> bool:
+    """Whether RLIMIT_NPROC binds this process. It does not bind the machine's root, whatever a user namespace calls it;
+    who is root in a namespace only (a container without privileges) is bound."""
+    uid = os.getuid()
+    with contextlib.suppress(OSError, ValueError):
+        for line in Path(uid_map).read_text().splitlines():
+            inside, outside, n = map(int, line.split())
+            if inside <= uid < inside + n:
+                return outside + uid - inside != 0
+    return uid != 0
 
 
 @dataclass(frozen=True, slots=True)

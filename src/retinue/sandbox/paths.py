@@ -1,5 +1,6 @@
 """Paths as a model writes them, opened beneath the roots that a run holds. A `Root` is a directory that is kept open;
-`Reach` finds the root that a path belongs to; a `Spot` is the place of one file that is about to be written.
+`Reach` finds the root that a path belongs to; a `Spot` is the place of one file that is about to be written. What was
+opened is asked where it is; a name is never looked at twice.
 """
 
 from __future__ import annotations
@@ -9,17 +10,18 @@ import os
 import stat
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 from retinue.errors import NotFound, Refused
-from retinue.sandbox.beneath import DIRECTORY, open_beneath
-from retinue.sandbox.protected import kernels, protected
+from retinue.sandbox.beneath import open_beneath
+from retinue.sandbox.holding import Holding
+from retinue.sandbox.private import NOTHING, Private
+from retinue.sandbox.protected import kernels
 
 MAX_FILE = 10 << 20
 MAX_NAME = 255
 MAX_PATH = 4095
-MAX_HOPS = 8
 
 READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 KINDS = {
@@ -39,16 +41,26 @@ def real_path(fd: int) -> str:
 
 
 class Root:
-    """A directory that is held open: what is opened beneath it stays beneath it. `forbids` names the rule that forbids
-    a file, by the path that all links have led to, or ""."""
+    """A directory that is held open: what is opened beneath it stays beneath it. `path` is its name, `fd` what the
+    `holding` has opened by it. `forbids` names the rule that forbids a file, by the path that all links have led to,
+    or ""; `private` is what nobody is shown."""
 
-    def __init__(self, path: str, forbids: Callable[[str], str] | None = None) -> None:
-        self.path, self._forbids = path, forbids
-        try:
-            self.fd = os.open(path, DIRECTORY)
-        except OSError as error:
-            raise NotFound(f"the root {path} cannot be opened: {error.strerror}") from None
-        real = os.path.realpath(path)
+    def __init__(
+        self,
+        path: str,
+        forbids: Callable[[str], str] | None = None,
+        holding: Holding | None = None,
+        private: Private = NOTHING,
+    ) -> None:
+        self._forbids, self._private = forbids, private
+        if holding is None:
+            with Holding.by_name((path,)) as briefly:
+                path = os.path.realpath(path)
+                self.fd = briefly.open(path)
+        else:
+            self.fd = holding.open(path)
+        self.path = path
+        real = self.real
         self.has_kernel = real == "/" or kernels(real)
 
     def __enter__(self) -> Root:
@@ -66,34 +78,64 @@ class Root:
         try:
             return open_beneath(self.fd, path or ".", flags)
         except OSError as error:
-            raise self._translated(error, path) from None
+            raise self.translated(error, path) from None
 
     def open_dir(self, path: str) -> int:
         """A directory for reading its entries."""
         fd = self.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            self._refuse_private(real_path(fd), path)
+        except BaseException:
+            os.close(fd)
+            raise
         return self._ordinary(fd, path)
 
     def open_file(self, path: str, limit: int = MAX_FILE) -> tuple[int, os.stat_result]:
-        """A regular file of at most `limit` bytes, for reading."""
+        """A regular file of at most `limit` bytes, for reading: the one that was looked at, not another of its name."""
         probe = self.open(path, os.O_PATH | os.O_CLOEXEC)
         try:
-            _regular(os.fstat(probe), path, limit)
+            found = os.fstat(probe)
+            regular(found, path, limit)
+            self.permit(real_path(probe), path)
+            try:
+                fd = os.open(f"/proc/self/fd/{probe}", READ)
+            except OSError as error:
+                raise self.translated(error, path) from None
         finally:
             os.close(probe)
-        fd = self.open(path, READ)
         try:
-            found = os.fstat(fd)
-            _regular(found, path, limit)  # the probe kept us from opening a device; this is the file that was opened
-            self.permit(real_path(fd), path)
+            self.refuse_link(found, path)
         except BaseException:
             os.close(fd)
             raise
         return self._ordinary(fd, path), found
 
     def permit(self, real: str, path: str) -> None:
-        """Refuse what a rule of the run forbids. (The gate before the call has only seen what the model wrote.)"""
-        if self._forbids is not None and (rule := self._forbids(real)):
+        """Refuse what is private or what a rule of the run forbids. (The gate before the call has only seen what the
+        model wrote.)"""
+        self._refuse_private(real, path)
+        if self._forbids is not None and (rule := self._forbids(self.named(real, path))):
             raise Refused("denied", f"{path} may not be used: the rule {rule!r}")
+
+    def _refuse_private(self, real: str, path: str) -> None:
+        if why := self._private.why(real, self.real):
+            raise Refused("private", f"{path} may not be used: {why}. Ask the user for a copy if it is needed.")
+
+    def refuse_link(self, found: os.stat_result, path: str) -> None:
+        """A file that is private may have a second name, by which nobody would know it."""
+        if self._private.is_linked(found):
+            raise Refused("private", f"{path} may not be used: it is another name (a hard link) of a private file.")
+
+    def hides(self) -> Callable[[str], bool]:
+        """Whether a path beneath the root is not to be listed."""
+        return self._private.hides(self.real)
+
+    def named(self, real: str, path: str) -> str:
+        """The name of a file, from where it really is: that of the root, and the way from there."""
+        rest = strip(real, self.real)
+        if rest is None:
+            raise Refused("path", f"{path}: it was moved out of the root meanwhile; nothing was done")
+        return f"{self.path.rstrip('/')}/{rest}"
 
     def _ordinary(self, fd: int, path: str) -> int:
         """A root may hold the kernel's own file systems; the environment of a process is in them, and much else."""
@@ -106,7 +148,7 @@ class Root:
         fd, _ = self.open_file(path, limit)
         return drain(fd, path, limit)
 
-    def _translated(self, error: OSError, path: str) -> Exception:
+    def translated(self, error: OSError, path: str) -> Exception:
         match error.errno:
             case errno.EXDEV:
                 return outside(path)
@@ -149,7 +191,7 @@ def outside(path: str) -> Refused:
     )
 
 
-def _regular(found: os.stat_result, path: str, limit: int) -> None:
+def regular(found: os.stat_result, path: str, limit: int) -> None:
     kind = stat.S_IFMT(found.st_mode)
     if kind == stat.S_IFDIR:
         raise Refused("directory", f"{path}: it is a directory")
@@ -182,12 +224,16 @@ def checked_text(path: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """The directories that a run may read and write, and the one that its relative paths start from."""
+    """The directories that a run may read and write, and the one that its relative paths start from. `forbids` names
+    the rule that forbids a file to the tool; `hides`, why its content may not be shown."""
 
     root: str
     read: tuple[str, ...] = ()
     write: tuple[str, ...] = ()
     forbids: Callable[[str], str] | None = None
+    hides: Callable[[str], str] | None = None
+    holding: Holding | None = None
+    private: Private = NOTHING
 
     @staticmethod
     def of(
@@ -195,6 +241,9 @@ class Reach:
         read: Sequence[str] | None,
         write: Sequence[str] | None,
         forbids: Callable[[str], str] | None = None,
+        hides: Callable[[str], str] | None = None,
+        holding: Holding | None = None,
+        private: Private = NOTHING,
     ) -> Reach:
         """None stands for the root alone; an empty tuple for nothing at all."""
         return Reach(
@@ -202,27 +251,26 @@ class Reach:
             read=(root,) if read is None else tuple(read),
             write=(root,) if write is None else tuple(write),
             forbids=forbids,
+            hides=hides,
+            holding=holding,
+            private=private,
         )
 
     @contextmanager
     def reading(self, path: str) -> Iterator[tuple[Root, str]]:
         """The root that `path` may be read from, held open, and the path beneath it."""
         top, rest = self.find(path, "read")
-        with Root(top, self.forbids) as root:
+        with self.open(top) as root:
             yield root, rest
 
-    @contextmanager
-    def writing(self, path: str) -> Iterator[tuple[Root, str]]:
-        top, rest = self.find(path, "write")
-        with Root(top, self.forbids) as root:
-            yield root, rest
+    def open(self, top: str) -> Root:
+        return Root(top, self.forbids, self.holding, self.private)
 
-    def may_read(self, path: str) -> bool:
-        try:
-            self.find(path, "read")
-        except Refused:
-            return False
-        return True
+    def unshown(self, path: str) -> str:
+        """Why the content of a file that may be written may not be shown, or ""; `path` is where it really is."""
+        if not any(strip(path, top) is not None for top in self.read):
+            return "it lies outside what this run may read"
+        return self.hides(path) if self.hides is not None else ""
 
     def shown(self, top: str, rest: str) -> str:
         """A path as the run should call it: relative to its root where it lies there."""
@@ -238,16 +286,12 @@ class Reach:
         tops = self.read if act == "read" else self.write
         if not tops:
             raise Refused("path", f"{path}: this run may not {act} any file")
-        spellings = [whole]
-        if not whole.startswith("/"):
-            spellings = [f"{base}/{whole}" for base in (self.root.rstrip("/"), os.path.realpath(self.root))]
+        spelling = whole if whole.startswith("/") else f"{self.root.rstrip('/')}/{whole}"
         # The longest root wins: it is the one whose links may lead least far.
         for top in sorted(tops, key=len, reverse=True):
-            for prefix in (top, os.path.realpath(top)):
-                for spelling in spellings:
-                    rest = strip(spelling, prefix)
-                    if rest is not None:
-                        return top, rest or "."
+            rest = strip(spelling, top)
+            if rest is not None:
+                return top, rest or "."
         raise outside(path)
 
 
@@ -259,156 +303,3 @@ def strip(path: str, top: str) -> str | None:
         return None
     tail = "/" if path.endswith("/") and len(mine) > len(theirs) else ""
     return "/".join(mine[len(theirs) :]) + tail
-
-
-@dataclass(slots=True)
-class Spot:
-    """The place of one file: its directory, held open, its name, and what stands there now (None: nothing).
-
-    A symbolic link at the name has been followed, inside the root, before: writing replaces the file that it leads to.
-    """
-
-    root: Root
-    dir_fd: int
-    name: str
-    path: str
-    found: os.stat_result | None
-    made: list[tuple[int, str]] = field(default_factory=list)
-
-    def close(self) -> None:
-        os.close(self.dir_fd)
-        for fd, _ in self.made:
-            os.close(fd)
-        self.made.clear()
-
-    def undo(self) -> None:
-        """Take away the directories that were made for it, as far as they are empty."""
-        for fd, name in reversed(self.made):
-            try:
-                os.rmdir(name, dir_fd=fd)
-            except OSError:
-                return
-
-    def check(self) -> None:
-        """Refuse what is protected or no longer beneath the root: asked when the spot is found and when it is used."""
-        top, here = self.root.real, real_path(self.dir_fd)
-        if here != top and not here.startswith(top.rstrip("/") + "/"):
-            raise Refused("path", f"{self.path}: its directory was moved out of the root; nothing was written")
-        why = protected(f"{here.rstrip('/')}/{self.name}", top)
-        self.root.permit(f"{here.rstrip('/')}/{self.name}", self.path)
-        if why:
-            raise Refused("protected", f"{self.path} may not be changed: {why}. Ask the user to do it by hand.")
-
-    def look(self) -> bool:
-        """See anew whether there is a file; what is there and is none is refused."""
-        self.found = _lstat(self.name, self.dir_fd)
-        if self.found is not None:
-            _regular(self.found, self.path, MAX_FILE)
-        return self.found is not None
-
-    def read(self) -> bytes:
-        """What the file holds now; it is the file that `found` describes."""
-        try:
-            fd = os.open(self.name, READ | os.O_NOFOLLOW, dir_fd=self.dir_fd)
-        except OSError as error:
-            raise Refused("path", f"{self.path}: {error.strerror}") from None
-        try:
-            self.found = os.fstat(fd)
-            _regular(self.found, self.path, MAX_FILE)
-        except BaseException:
-            os.close(fd)
-            raise
-        return drain(fd, self.path)
-
-
-@contextmanager
-def spot(root: Root, path: str, *, make: bool = False) -> Iterator[Spot]:
-    """Find the place that `path` names, through links that stay beneath the root; with `make`, missing directories are
-    made. They are taken away again when the body fails."""
-    found = locate(root, path, make=make)
-    try:
-        yield found
-    except BaseException:
-        found.undo()
-        raise
-    finally:
-        found.close()
-
-
-def locate(root: Root, path: str, *, make: bool = False) -> Spot:
-    at = path
-    for _ in range(MAX_HOPS):
-        parent, name = os.path.split(at)
-        if name in ("", ".", ".."):
-            raise Refused("path", f"{path}: it names a directory, not a file")
-        dir_fd, made = _directory(root, parent or ".", path, name, make)
-        place = Spot(root=root, dir_fd=dir_fd, name=name, path=path, found=None, made=made)
-        try:
-            place.check()
-            place.found = _lstat(name, dir_fd)
-            if place.found is None or stat.S_ISREG(place.found.st_mode):
-                return place
-            if not stat.S_ISLNK(place.found.st_mode):
-                _regular(place.found, path, MAX_FILE)
-            target = os.readlink(name, dir_fd=dir_fd)
-            if target.startswith("/"):
-                raise outside(path)
-            here = strip(real_path(dir_fd), root.real)
-            if here is None:
-                raise outside(path)
-            at = f"{here}/{target}" if here else target
-        except OSError as error:
-            place.undo()
-            place.close()
-            raise Refused("path", f"{path}: {error.strerror}") from None
-        except BaseException:
-            place.undo()
-            place.close()
-            raise
-        place.close()
-    raise Refused("path", f"{path}: too many symbolic links")
-
-
-def _lstat(name: str, dir_fd: int) -> os.stat_result | None:
-    try:
-        return os.stat(name, dir_fd=dir_fd, follow_symlinks=False)
-    except FileNotFoundError:
-        return None
-
-
-def _directory(root: Root, parent: str, path: str, name: str, make: bool) -> tuple[int, list[tuple[int, str]]]:
-    """The directory, open, and those that had to be made (each with its parent, open)."""
-    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-    missing: list[str] = []
-    head = parent
-    while True:
-        try:
-            fd = open_beneath(root.fd, head or ".", flags)
-            break
-        except FileNotFoundError:
-            head, part = os.path.split(head.rstrip("/"))
-            if part in ("", ".", ".."):
-                raise NotFound(f"{path}: its directory does not exist") from None
-            missing.append(part)
-        except OSError as error:
-            raise root._translated(error, path) from None
-    if not missing:
-        return fd, []
-    made: list[tuple[int, str]] = []
-    try:
-        planned = Spot(root=root, dir_fd=fd, name="/".join([*reversed(missing), name]), path=path, found=None)
-        planned.check()
-        if not make:
-            raise NotFound(f"{path}: its directory does not exist")
-        for part in reversed(missing):
-            os.mkdir(part, 0o777, dir_fd=fd)
-            made.append((fd, part))
-            fd = os.open(part, flags | os.O_NOFOLLOW, dir_fd=fd)
-    except BaseException as error:
-        Spot(root=root, dir_fd=fd, name="", path=path, found=None, made=made).undo()
-        for held in {fd, *(d for d, _ in made)}:
-            os.close(held)
-        if isinstance(error, OSError):
-            raise Refused("path", f"{path}: its directory cannot be made: {error.strerror}") from None
-        raise
-    return fd, made

@@ -9,11 +9,14 @@ import contextlib
 import json
 import os
 import signal
+import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from retinue.errors import RetinueError
 from retinue.sandbox.base import Ended, Limits, Sink, Why
 from retinue.sandbox.limits import Group, rlimits
 
@@ -22,15 +25,23 @@ TAG = "RETINUE_TOOL"
 # holds: when that is closed, however the runtime ended, the watcher kills what has the tag on its command line, until
 # a look finds nothing. bwrap's own death signals are not enough: the first process inside asks for its own late, and if
 # the outer one has died by then, it is never killed. $A and $B are the tag, in two parts and from the environment, so
-# that neither this process nor grep has it on its own command line.
+# that neither this process nor grep has it on its own command line. Then it takes away what has appeared at protected
+# names that were $MISSING, one on each line, and notes beside it where it was: `aside.untold` finds that. It goes into
+# the directory first and asks the kernel where it is: the command may have put a link on the way. (It is ended with a
+# signal that it ignores once it has something to do.)
 SUPERVISE = r"""exec 3<&0; {limits}
 sweep() {{ n=0; while [ $n -lt 50 ]; do n=$((n + 1)); found=
 for at in $(grep -lsaz "^[$A]$B\$" /proc/[0-9]*/cmdline); do at=${{at#/proc/}}; kill -9 ${{at%/*}} && found=1; done
 [ "$found" ] || return; sleep 0.02; done; }}
+take() {{ n=0; IFS=$(printf '\n.'); IFS=${{IFS%.}}; set -f; for at in $missing; do it=./${{at##*/}}; at=${{at%/*}}
+cd -P -- "$at/" && [ "$(pwd -P)" = "$at" ] || continue; [ -e "$it" ] || [ -L "$it" ] || continue
+while n=$((n + 1)); ! mkdir -m 700 "$aside-$n"; do [ $n -lt 999 ] || return; done
+printf %s "$at/${{it#./}}" > "$aside-$n/from" && mv -- "$it" "$aside-$n/it"; done; }}
+missing=$MISSING aside=$ASIDE; unset MISSING ASIDE
 program=$1; shift; "$program" {options} "$@" 3<&- < /dev/null & command=$!
-(read x <&3; kill -9 $command; sweep; kill -9 -$$) > /dev/null 2>&1 & watcher=$!
+(read x <&3; trap '' TERM; kill -9 $command; sweep; take; kill -9 -$$) > /dev/null 2>&1 & watcher=$!
 exec > /dev/null 2>&1; wait $command; code=$?; [ $code -gt 128 ] && sweep
-kill -9 $watcher; wait $watcher; exit $code"""
+kill $watcher; wait $watcher; exit $code"""
 BWRAP_OPTIONS = f'--clearenv --setenv {TAG} "$A$B"'
 GONE_SECONDS = 5.0
 LOOK_SECONDS = 0.25
@@ -38,10 +49,27 @@ LOOK_SECONDS = 0.25
 MUCH_DISK = 64 << 20
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Guard:
+    """What surrounds a command. `inspect` looks into the sandbox, whose first process it is told, before the command
+    begins, and raises if it is not as it should be; `look` says now and then whether the command must be stopped, in a
+    thread, and `hear` does at once when `told` can be read (-1: nobody tells); `release` undoes what was set up, and
+    says what is to be told. `missing` are names at which nothing may appear: what does when this process has died goes
+    to `aside`."""
+
+    inspect: Callable[[int], None] = lambda pid: None
+    look: Callable[[], bool] = lambda: False
+    told: int = -1
+    hear: Callable[[], bool] = lambda: False
+    release: Callable[[], tuple[str, ...]] = tuple
+    missing: Sequence[str] = ()
+    aside: str = ""
+
+
 class Tree(asyncio.SubprocessProtocol):
     """One start. `status` is the pipe on which bwrap tells the first process inside and the exit code (None: there is
     no bwrap, and the exit code is the process's own). The command waits inside until `gate` is written to, which is
-    when it is in its group: that is slow, and meanwhile bwrap mounts. `release` undoes what was set up."""
+    when it is in its group, and the sandbox was looked at."""
 
     def __init__(
         self,
@@ -53,11 +81,12 @@ class Tree(asyncio.SubprocessProtocol):
         gate: int | None = None,
         group: Group | None = None,
         disks: Sequence[str] = (),
-        release: Callable[[], tuple[str, ...]] = tuple,
+        guard: Guard | None = None,
     ) -> None:
         self._sink, self._limits, self._status, self._group = sink, limits, status, group or Group(())
         self._disks = {path: _free(path) for path in disks} if limits.free_disk else {}
-        self._release, self._gate, self._tag = release, gate, tag
+        self._guard, self._gate, self._tag = guard, gate, tag
+        self._begun: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._exited, self._closed = asyncio.Event(), asyncio.Event()
         self._why: Why = ""
         self._n_output = 0
@@ -68,10 +97,12 @@ class Tree(asyncio.SubprocessProtocol):
         self._finishing: asyncio.Task[Ended] | None = None
         self._transport: asyncio.SubprocessTransport | None = None
         self._is_over = False
+        self._looking = threading.Lock()
         self._lifeline: int | None = None
 
     async def launch(self, argv: Sequence[str], env: dict[str, str], pass_fds: Sequence[int], cwd: str = "/") -> Tree:
-        """`env` is the environment of what is started here, which is not yet the command."""
+        """`env` is the environment of what is started here, which is not yet the command. Returns when that has begun,
+        or could not; raises, when it may not begin, what `inspect` has raised."""
         loop = asyncio.get_running_loop()
         alive, self._lifeline = os.pipe()
         options = "" if self._status is None else BWRAP_OPTIONS
@@ -83,11 +114,17 @@ class Tree(asyncio.SubprocessProtocol):
                 stdin=alive,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.STDOUT,
-                env={"PATH": "/usr/bin:/bin", "A": self._tag[0], "B": self._tag[1:], **env},
+                env={"PATH": "/usr/bin:/bin", "A": self._tag[0], "B": self._tag[1:], **self._watched(), **env},
                 pass_fds=tuple(pass_fds),
                 cwd=cwd,
                 process_group=0,
             )
+            if self._status is not None:
+                os.set_blocking(self._status, False)
+                loop.add_reader(self._status, self._read_status)
+                if self._guard is not None and self._guard.told >= 0:
+                    loop.add_reader(self._guard.told, self._hear)
+                await self._begun
         except BaseException:
             self._why = "lost"
             if self._transport is None:
@@ -98,10 +135,14 @@ class Tree(asyncio.SubprocessProtocol):
             raise
         finally:
             os.close(alive)
-        if self._status is not None:
-            os.set_blocking(self._status, False)
-            loop.add_reader(self._status, self._read_status)
         return self
+
+    def _watched(self) -> dict[str, str]:
+        if self._guard is None or not self._guard.aside:
+            return {}
+        os.makedirs(os.path.dirname(self._guard.aside), 0o700, exist_ok=True)
+        # A path with a line end in it would be taken for two.
+        return {"MISSING": "\n".join(p for p in self._guard.missing if "\n" not in p), "ASIDE": self._guard.aside}
 
     def connection_made(self, transport: Any) -> None:
         self._transport = transport
@@ -114,6 +155,7 @@ class Tree(asyncio.SubprocessProtocol):
 
     def process_exited(self) -> None:
         self._exited.set()
+        self._begin()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._closed.set()
@@ -133,16 +175,39 @@ class Tree(asyncio.SubprocessProtocol):
             if "child-pid" in told and self._inside is None:
                 with contextlib.suppress(ProcessLookupError):
                     self._inside = os.pidfd_open(told["child-pid"])
-                    joining = asyncio.get_running_loop().run_in_executor(None, self._group.join, told["child-pid"])
-                    joining.add_done_callback(self._joined)
+                    preparing = asyncio.get_running_loop().run_in_executor(None, self._prepare, told["child-pid"])
+                    preparing.add_done_callback(self._prepared)
             self._code = told.get("exit-code", self._code)
 
-    def _joined(self, joining: asyncio.Future[None]) -> None:
-        if joining.cancelled() or joining.exception() is not None:
+    def _hear(self) -> None:
+        if self._guard is not None and self._guard.hear():
+            self.stop()
+
+    def _look(self) -> bool:
+        """In a thread: a directory may have very many names."""
+        with self._looking:
+            return not self._is_over and self._guard is not None and self._guard.look()
+
+    def _prepare(self, pid: int) -> None:
+        """Both take their time; meanwhile bwrap mounts. In a thread."""
+        self._group.join(pid)
+        if self._guard is not None:
+            self._guard.inspect(pid)
+
+    def _prepared(self, preparing: asyncio.Future[None]) -> None:
+        error = None if preparing.cancelled() else preparing.exception()
+        if isinstance(error, RetinueError):
+            self._begin(error)
+        elif preparing.cancelled() or error is not None:
             self.stop("lost")
         elif self._gate is not None:
             with contextlib.suppress(OSError):  # nobody is there to read it any more
                 os.write(self._gate, b"!")
+            self._begin()
+
+    def _begin(self, error: RetinueError | None = None) -> None:
+        if not self._begun.done():
+            self._begun.set_result(None) if error is None else self._begun.set_exception(error)
 
     def stop(self, why: Why = "stopped") -> None:
         if self._is_over or self._transport is None:
@@ -154,18 +219,25 @@ class Tree(asyncio.SubprocessProtocol):
                 signal.pidfd_send_signal(self._inside, signal.SIGKILL)
         if self._transport.get_returncode() is None:
             # The group too: before it has a session of its own, the first process inside is in it.
-            with contextlib.suppress(ProcessLookupError, PermissionError):
+            # (To kill it by the transport once more would take its exit from whoever waits for it.)
+            try:
                 os.killpg(self._transport.get_pid(), signal.SIGKILL)
-            with contextlib.suppress(ProcessLookupError):
-                self._transport.kill()
+            except (ProcessLookupError, PermissionError):
+                with contextlib.suppress(ProcessLookupError):
+                    self._transport.kill()
         self._group.kill()
+        # What cannot be killed (it hangs in the kernel) is not waited for either.
+        asyncio.get_running_loop().call_later(GONE_SECONDS, self._exited.set)
 
     async def wait(self, seconds: float | None = None) -> Ended:
         try:
             async with asyncio.timeout(seconds):
                 while not self._exited.is_set():
                     with contextlib.suppress(TimeoutError):
-                        await asyncio.wait_for(self._exited.wait(), LOOK_SECONDS if self._disks else None)
+                        is_watched = self._disks or self._guard is not None
+                        await asyncio.wait_for(self._exited.wait(), LOOK_SECONDS if is_watched else None)
+                    if self._guard is not None and await asyncio.to_thread(self._look):
+                        self.stop()
                     if any(_is_filling(path, before, self._limits.free_disk) for path, before in self._disks.items()):
                         self.stop("disk")
         except TimeoutError:
@@ -222,22 +294,25 @@ class Tree(asyncio.SubprocessProtocol):
         return self._why or ("lost" if self._exit_code() is None else "")
 
     def _clean_up(self) -> tuple[str, ...]:
-        if self._is_over:
-            return ()
-        self._is_over = True
+        with self._looking:  # a look that was left alone may still go on
+            if self._is_over:
+                return ()
+            self._is_over = True
         notes = self._group.notes()
         self._group.kill()
         if not self._group.remove():
             asyncio.get_running_loop().call_later(1.0, self._group.remove)
         if self._transport is not None:
             self._transport.close()
+        if self._guard is not None and self._guard.told >= 0:
+            asyncio.get_running_loop().remove_reader(self._guard.told)
         for fd in (self._status, self._inside, self._gate, self._lifeline):
             if fd is not None:
                 with contextlib.suppress(RuntimeError):
                     asyncio.get_running_loop().remove_reader(fd)
                 os.close(fd)
         self._inside = self._gate = self._lifeline = None
-        return (*notes, *self._release())
+        return (*notes, *(self._guard.release() if self._guard is not None else ()))
 
 
 def tagged(tag: str) -> list[int]:

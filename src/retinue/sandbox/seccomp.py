@@ -1,5 +1,6 @@
 """A small system call filter: what namespaces do not cover is refused. Keyrings of the kernel are inherited, sockets to
-the hypervisor (AF_VSOCK) belong to no network namespace, and a terminal can be typed into by ioctl.
+the hypervisor (AF_VSOCK) belong to no network namespace, a terminal can be typed into by ioctl, and a program that is
+left in the workspace with the setuid bit runs as its owner for everybody on the machine.
 """
 
 from __future__ import annotations
@@ -8,14 +9,20 @@ import errno
 import platform
 import struct
 
-# BPF: ld [k]; jeq k; jge k; and k; ret k
-LOAD, EQUAL, AT_LEAST, AND, RETURN = 0x20, 0x15, 0x35, 0x54, 0x06
+# BPF: ld [k]; jeq k; jge k; jset k; ret k
+LOAD, EQUAL, AT_LEAST, ANY_BIT, RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 ALLOW, KILL, REFUSE = 0x7FFF0000, 0x80000000, 0x00050000
-NUMBER, ARCH, FIRST, SECOND = 0, 4, 16, 24  # offsets in struct seccomp_data; the low half of an argument comes first
+# Offsets in struct seccomp_data; the low half of an argument comes first.
+NUMBER, ARCH, FIRST, SECOND, THIRD, FOURTH = 0, 4, 16, 24, 32, 40
 
 # Unix, IPv4, IPv6 and netlink (which tells a program its own network namespace).
 FAMILIES = (1, 2, 10, 16)
 TIOCSTI, TIOCLINUX = 0x5412, 0x541C
+SETUID = 0o4000
+CREATES = 0o100 | 0o20000000
+"""O_CREAT, and the bit of O_TMPFILE: without either, what stands in the place of a mode means nothing."""
+OPENAT2 = 437
+"""Its mode is behind a pointer, which a filter cannot follow. Whoever uses it knows kernels that do not have it."""
 
 # audit architecture, then numbers: ioctl, socket, and those that are refused whatever their arguments.
 X86_64 = (
@@ -106,11 +113,22 @@ ARM64 = (
     },
 )
 TABLES = {"x86_64": X86_64, "aarch64": ARM64}
+# What gives a file its mode: number, where the mode stands, and where the flags are that say whether it counts.
+MODES = {
+    # chmod, fchmod, fchmodat, fchmodat2, creat, mknod, mknodat, open, openat
+    "x86_64": (
+        *((90, SECOND, 0), (91, SECOND, 0), (268, THIRD, 0), (452, THIRD, 0), (85, SECOND, 0)),
+        *((133, SECOND, 0), (259, THIRD, 0), (2, THIRD, SECOND), (257, FOURTH, THIRD)),
+    ),
+    # fchmod, fchmodat, fchmodat2, mknodat, openat
+    "aarch64": ((52, SECOND, 0), (53, THIRD, 0), (452, THIRD, 0), (33, THIRD, 0), (56, FOURTH, THIRD)),
+}
 
 
 def program(machine: str | None = None) -> bytes:
     """The filter for this machine, as the kernel reads it; empty where we have no table."""
-    table = TABLES.get(machine or platform.machine())
+    machine = machine or platform.machine()
+    table = TABLES.get(machine)
     if table is None:
         return b""
     arch, ioctl, socket, refused = table
@@ -121,6 +139,12 @@ def program(machine: str | None = None) -> bytes:
         code += [_op(AT_LEAST, 0x40000000, 0, 1), _op(RETURN, REFUSE | errno.ENOSYS)]
     for number in sorted(set(refused.values())):
         code += [_op(EQUAL, number, 0, 1), _op(RETURN, no)]
+    code += [_op(EQUAL, OPENAT2, 0, 1), _op(RETURN, REFUSE | errno.ENOSYS)]
+    for number, mode, flags in MODES[machine]:
+        # Each block ends in an answer, for the number of the call is not loaded any more.
+        looks = [_op(LOAD, flags), _op(ANY_BIT, CREATES, 0, 2)] if flags else []
+        looks += [_op(LOAD, mode), _op(ANY_BIT, SETUID, 1, 0), _op(RETURN, ALLOW), _op(RETURN, no)]
+        code += [_op(EQUAL, number, 0, len(looks)), *looks]
     # The kernel reads an ioctl's request and a socket's family as 32 bits; so do we.
     code += [_op(EQUAL, ioctl, 0, 5), _op(LOAD, SECOND)]
     code += [_op(EQUAL, TIOCSTI, 1, 0), _op(EQUAL, TIOCLINUX, 0, 1), _op(RETURN, no), _op(RETURN, ALLOW)]

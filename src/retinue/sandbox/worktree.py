@@ -1,10 +1,10 @@
 """A copy of the repository for one run: a git worktree on a branch of its own.
 
 What the run changed is put on the branch when it ends; then the copy goes. A branch without changes goes too, so that
-all that is left of isolated work is branches with something on them. A note beside the copy is written before git is
-asked for anything, so that a crash at any point leaves nothing that the next start would not find. Nothing in the copy
-is believed: git is told where its data is, has an index of our own, and repositories inside of the copy are made plain
-files first, for their settings could have git run something.
+all that is left of isolated work is branches with something on them. A note beside the copy is written before anything
+is made, so that a crash at any point leaves nothing that the next start would not find. Nothing in the copy or in the
+repository is obeyed: git works with settings of ours (`git.py`), so files are taken as they are stored, without the
+filters of the repository; and repositories inside of the copy are made plain files first.
 """
 
 from __future__ import annotations
@@ -13,21 +13,24 @@ import asyncio
 import contextlib
 import logging
 import os
-import shutil
+import stat
 from pathlib import Path
 
 import msgspec
 
-from retinue.errors import RetinueError
+from retinue.errors import Refused, RetinueError
+from retinue.sandbox import folders, removal
+from retinue.sandbox.beneath import make_beneath, open_real
+from retinue.sandbox.git import MOST_INDEX, Git, Repository, find, opened
+from retinue.sandbox.git_refs import NEW
+from retinue.sandbox.git_stage import stage
+from retinue.sandbox.private import NOTHING
+from retinue.sandbox.protected import home_directories
+from retinue.sandbox.regular import drain, open_regular, read_small
+from retinue.sandbox.shield import beneath
 
-QUIET = (
-    "-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=", "-c", "commit.gpgSign=false", "-c", "gc.auto=0",
-    "-c", "submodule.recurse=false",
-    "-c", "user.name=Retinue", "-c", "user.email=retinue@localhost",
-)  # fmt: skip
 log = logging.getLogger("retinue")
 MOST_DIFF = 8 * 1024 * 1024
-TIME = 120.0
 
 
 class Changes(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,7 +59,7 @@ class Worktrees:
     """The copies of one runtime, each in `folder` under its run's id."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
+        self.folder = Path(os.path.realpath(folder))
         self._locks: dict[str, asyncio.Lock] = {}
 
     async def open(self, run: str, source: str) -> str:
@@ -73,7 +76,14 @@ class Worktrees:
         """Put what there is on the branch, and tell what it holds; None when the run has changed nothing."""
         async with self._lock(run):
             note = self._note(run)
-            return None if note is None or not note.admin else await self._record(run, note, message)
+            if note is None or not note.admin:
+                return None
+            try:
+                return await self._record(run, note, message)
+            except RetinueError:
+                raise
+            except Exception as error:  # a run may leave anything there
+                raise RetinueError(f"what is in {self.place(run)} cannot be read: {error}") from None
 
     async def close(self, run: str, message: str = "") -> None:
         """The run is over: keep its changes on its branch, remove the copy, and the branch if it is empty. When they
@@ -85,7 +95,7 @@ class Worktrees:
             if note.admin and self.place(run).is_dir():
                 try:
                     await self._record(run, note, message)
-                except RetinueError as error:
+                except Exception as error:  # whatever a run has left in its copy, it ends nothing but this
                     log.warning("the work of run %s stays in %s: %s", run, self.place(run), error)
                     return
             async with self._lock(note.repository):
@@ -99,6 +109,10 @@ class Worktrees:
         """Whose copies there are."""
         return sorted(p.stem for p in self.folder.glob("*.json")) if self.folder.is_dir() else []
 
+    async def sweep(self) -> None:
+        """What is left of copies whose end was cut short goes on going."""
+        await removal.sweep(self.folder)
+
     def has(self, run: str) -> bool:
         return self._note(run) is not None
 
@@ -107,7 +121,7 @@ class Worktrees:
 
     def _note(self, run: str) -> _Note | None:
         try:
-            return msgspec.json.decode((self.folder / f"{run}.json").read_bytes(), type=_Note)
+            return msgspec.json.decode(read_small(self.folder / f"{run}.json"), type=_Note)
         except (OSError, msgspec.MsgspecError):
             return None
 
@@ -120,99 +134,141 @@ class Worktrees:
 
     async def _plan(self, run: str, source: str) -> _Note:
         try:
-            top = (await _git("-C", source, "rev-parse", "--show-toplevel")).rstrip(b"\n")
-            base = (await _git("-C", source, "rev-parse", "--verify", "HEAD^{commit}")).strip().decode()
+            repository = await asyncio.to_thread(find, source)
+            async with opened(repository) as git:
+                base = await git.text("rev-parse", "--verify", "HEAD^{commit}")
+                await _refuse_secrets(git, base)
+        except Refused:
+            raise
         except RetinueError as error:
             raise RetinueError(
                 f"isolation 'worktree' needs a git repository with a commit, and {source} is none ({error}). "
                 "Nothing was done. Run `git init` and commit, or leave the isolation out."
             ) from None
-        repository = os.fsdecode(top)
-        note = _Note(repository=repository, inside=_inside(source, repository), branch=f"retinue/{run}", base=base)
-        return self._keep(run, note)
+        top = repository.top
+        return self._keep(run, _Note(repository=top, inside=_inside(source, top), branch=f"retinue/{run}", base=base))
 
     async def _create(self, run: str, path: Path, note: _Note) -> _Note:
         """Make the copy, or make it again when only half of it is there. What stands there is not thrown away."""
         if note.admin and _point(path, note.admin):
             return note
-        await asyncio.to_thread(shutil.rmtree, path, True)
-        repository = ("-C", note.repository)
-        try:
-            await _git(*repository, "rev-parse", "--verify", "--quiet", f"refs/heads/{note.branch}")
-            what = [str(path), note.branch]
-        except RetinueError:
-            what = ["-b", note.branch, str(path), note.base]
-        await _git(*repository, "worktree", "add", "--quiet", "--force", "--force", *what)
-        admin = (await _git("-C", str(path), "rev-parse", "--absolute-git-dir")).rstrip(b"\n")
-        return self._keep(run, msgspec.structs.replace(note, admin=os.fsdecode(admin)))
+        await removal.remove_soon(path)
+        repository = await asyncio.to_thread(find, note.repository)
+        branch = f"refs/heads/{note.branch}"
+        async with opened(repository) as git:
+            try:
+                base = await git.text("rev-parse", "--verify", "--quiet", f"{branch}^{{commit}}")
+            except RetinueError:
+                base = note.base
+                await git.point(branch, base)
+            index = f"{git.folder}/index"
+            await asyncio.to_thread(os.makedirs, path, 0o700)
+            await git.run("read-tree", "--reset", "-u", base, index=index, top=str(path), is_long=True)
+            admin = await asyncio.to_thread(_register, repository, run, path, branch, index)
+        return self._keep(run, msgspec.structs.replace(note, admin=admin))
 
     async def _record(self, run: str, note: _Note, message: str) -> Changes | None:
         """A commit of everything in the copy on top of where its run has got to, by git's inner commands alone."""
         path = self.place(run)
         await asyncio.to_thread(_make_plain, path)
-        where = (f"--git-dir={note.admin}", f"--work-tree={path}")
-        index = self.folder / f"{run}.index"
-        for stale in (index, self.folder / f"{run}.index.lock"):
-            stale.unlink(missing_ok=True)
-        with contextlib.suppress(OSError):
-            shutil.copyfile(os.path.join(note.admin, "index"), index)
-        try:
-            head = (await _git(*where, "rev-parse", "--verify", "HEAD^{commit}")).strip().decode()
-            await _stage(where, index, path)
-            tree = (await _git(*where, "write-tree", index=index)).strip().decode()
-            known = (await _git(*where, "rev-parse", f"{head}^{{tree}}")).strip().decode()
+        copy = Repository(str(path), note.admin, os.path.dirname(os.path.dirname(note.admin)))
+        async with opened(copy, given=(note.repository,)) as git:
+            index = f"{git.folder}/index"
+            with contextlib.suppress(OSError):
+                await asyncio.to_thread(_copy, os.path.join(note.admin, "index"), index)
+            head = await git.text("rev-parse", "--verify", "HEAD^{commit}")
+            await stage(git, index)
+            tree = await git.text("write-tree", index=index)
             commit = head
-            if tree != known:
+            if tree != await git.text("rev-parse", f"{head}^{{tree}}"):
                 said = message.replace("\0", "").strip()[:2_000] or "Work of a run"
-                made = await _git(*where, "commit-tree", tree, "-p", head, "-m", said)
-                commit = made.strip().decode()
+                commit = await git.text("commit-tree", tree, "-p", head, "-m", said)
             if commit == note.base:
                 return None
-            await _git(*where, "update-ref", f"refs/heads/{note.branch}", commit)
-            return await _told(where, note, commit)
-        finally:
-            index.unlink(missing_ok=True)
+            await git.point(f"refs/heads/{note.branch}", commit)
+            return await _told(git, note, commit)
 
     async def _remove(self, run: str, note: _Note) -> None:
-        path, repository = self.place(run), ("-C", note.repository)
-        with contextlib.suppress(RetinueError):
-            await _git(*repository, "worktree", "remove", "--force", "--force", str(path))
-        await asyncio.to_thread(shutil.rmtree, path, True)
+        await removal.remove_soon(self.place(run))
         if os.path.basename(os.path.dirname(note.admin)) == "worktrees":
-            await asyncio.to_thread(shutil.rmtree, note.admin, True)
+            await asyncio.to_thread(_forget, note.admin)
         with contextlib.suppress(RetinueError):
-            tip = (await _git(*repository, "rev-parse", "--verify", f"refs/heads/{note.branch}")).strip().decode()
-            if tip == note.base:
-                await _git(*repository, "branch", "-D", note.branch)
+            async with opened(await asyncio.to_thread(find, note.repository)) as git:
+                # Only if nothing was added to it.
+                await git.drop(f"refs/heads/{note.branch}", note.base)
         (self.folder / f"{run}.json").unlink(missing_ok=True)
 
 
-async def _stage(where: tuple[str, ...], index: Path, path: Path) -> None:
-    """Everything in the copy into our index, but not what stands in the place of a submodule: git would look into it by
-    that one's own settings. What a filter of the repository cannot take is taken as it is."""
-    known = await _git(*where, "ls-files", "-s", "-z", index=index)
-    links = [os.fsdecode(e.split(b"\t", 1)[1]) for e in known.split(b"\0") if e.startswith(b"160000")]
-    others = [f":(exclude,top,literal){name}" for name in links]
-    try:
-        await _git(*where, "add", "--all", "--", ".", *others, index=index, cwd=path)
+async def _refuse_secrets(git: Git, commit: str) -> None:
+    """In a copy of a home directory its secrets would be files like any other."""
+    top = git.repository.top
+    if not any(beneath(home, (top,)) for home in home_directories()):
         return
-    except RetinueError:
-        listed = await _git(*where, "ls-files", "-z", "-m", "-o", "--exclude-standard", index=index, cwd=path)
-    for name in {os.fsdecode(n) for n in listed.split(b"\0") if n} - set(links):
-        file = path / name
-        if file.is_symlink() or not file.is_file():
-            await _git(*where, "update-index", "--add", "--remove", "--", name, index=index, cwd=path)
-            continue
-        blob = (await _git(*where, "hash-object", "-w", "--no-filters", "--", name, cwd=path)).strip().decode()
-        mode = "100755" if os.access(file, os.X_OK) else "100644"
-        entry = f"{mode},{blob},{name}"
-        await _git(*where, "update-index", "--add", "--cacheinfo", entry, index=index, cwd=path)
+    for name in (await git.run("ls-tree", "-r", "-z", "--name-only", commit)).split(b"\0"):
+        if why := NOTHING.why(f"{top}/{os.fsdecode(name)}"):
+            raise Refused(
+                "private",
+                f"{top} is a home directory, or holds one, and {os.fsdecode(name)} is in its last commit: {why}. No "
+                "copy was made. Leave the isolation out.",
+            )
 
 
-async def _told(where: tuple[str, ...], note: _Note, commit: str) -> Changes:
+def _register(repository: Repository, run: str, path: Path, branch: str, index: str) -> str:
+    """What `git worktree add` writes down: where the data of a copy are, and where the copy is. From one open directory
+    to the next: a command may be putting links in their places."""
+    admin = f"{repository.common}/worktrees/{run}"
+    fds = [open_real(repository.common)]
+    try:
+        with contextlib.suppress(FileExistsError):
+            os.mkdir("worktrees", dir_fd=fds[0])
+        fds.append(os.open("worktrees", folders.LOOK, dir_fd=fds[0]))
+        folders.remove(run, dir_fd=fds[1])
+        os.mkdir(run, dir_fd=fds[1])
+        fds.append(os.open(run, folders.LOOK, dir_fd=fds[1]))
+        for name, text in (("gitdir", f"{path}/.git"), ("commondir", "../.."), ("HEAD", f"ref: {branch}")):
+            _write(name, os.fsencode(f"{text}\n"), fds[2])
+        _write("index", read_small(index, MOST_INDEX), fds[2])
+        fds.append(open_real(str(path)))
+        _write(".git", os.fsencode(f"gitdir: {admin}\n"), fds[3])
+    except OSError as error:
+        raise RetinueError(
+            f"{admin} cannot be made, or leads out of the repository by a link ({error.strerror}); nothing was done"
+        ) from None
+    finally:
+        for fd in fds:
+            os.close(fd)
+    return admin
+
+
+def _forget(admin: str) -> None:
+    """Git's data about a copy goes; what stands in its place behind a link stays."""
+    with contextlib.suppress(OSError):
+        fd = open_real(os.path.dirname(admin))
+        try:
+            folders.remove(os.path.basename(admin), dir_fd=fd)
+        finally:
+            os.close(fd)
+
+
+def _write(name: str, content: bytes, dir_fd: int) -> None:
+    with open(os.open(name, NEW, 0o666, dir_fd=dir_fd), "wb") as file:
+        file.write(content)
+
+
+def _copy(source: str, target: str) -> None:
+    """The time too: git reads a file again if it was changed in the second in which the index was written."""
+    fd = open_regular(source)
+    written = os.fstat(fd).st_mtime_ns
+    data = drain(fd, MOST_INDEX)
+    if len(data) <= MOST_INDEX:
+        Path(target).write_bytes(data)
+        os.utime(target, ns=(written, written))
+
+
+async def _told(git: Git, note: _Note, commit: str) -> Changes:
     told = ("--no-ext-diff", "--no-textconv", "--ignore-submodules=all", note.base, commit)
-    numbers = [line.split(b"\t") for line in (await _git(*where, "diff-tree", "-r", "--numstat", *told)).splitlines()]
-    diff = await _git(*where, "diff-tree", "-r", "-p", *told)
+    numbers = [line.split(b"\t") for line in (await git.run("diff-tree", "-r", "--numstat", *told)).splitlines()]
+    diff = await git.run("diff-tree", "-r", "-p", *told, is_long=True, most=MOST_DIFF)
     return Changes(
         branch=note.branch,
         base=note.base,
@@ -220,19 +276,31 @@ async def _told(where: tuple[str, ...], note: _Note, commit: str) -> Changes:
         files=len(numbers),
         added=sum(int(n[0]) for n in numbers if n[0].isdigit()),
         removed=sum(int(n[1]) for n in numbers if len(n) > 1 and n[1].isdigit()),
-        diff=diff[:MOST_DIFF],
+        diff=diff,
     )
 
 
 def _make_plain(path: Path) -> None:
-    """A repository inside of the copy becomes a folder like any other; what it knew is kept beside it."""
-    for top, folders, files in os.walk(path, onerror=_cannot):
-        if top != str(path) and ".git" in (*folders, *files):
-            try:
-                os.rename(os.path.join(top, ".git"), os.path.join(top, "dot-git"))
-            except OSError as error:
-                _cannot(error)
-        folders[:] = [f for f in folders if f != ".git" and not os.path.islink(os.path.join(top, f))]
+    """A repository inside of the copy becomes a folder like any other; what it knew is kept beside it. What git reads
+    by its name and is no file goes: it would be waited for, and cannot be kept on a branch anyway. From one open
+    directory to the next: a command of the run may still be putting links in their places."""
+    top = open_real(str(path))
+    try:
+        for at, inner, files, fd in folders.walk(top):
+            for name in {".gitignore", ".gitattributes"}.intersection(files):
+                kind = stat.S_IFMT(os.lstat(name, dir_fd=fd).st_mode)
+                if kind not in (stat.S_IFREG, stat.S_IFLNK):
+                    os.unlink(name, dir_fd=fd)
+            if at != "." and ".git" in (*inner, *files):
+                try:
+                    os.rename(".git", "dot-git", src_dir_fd=fd, dst_dir_fd=fd)
+                except OSError as error:
+                    _cannot(error)
+            inner[:] = [f for f in inner if f != ".git"]
+    except OSError as error:
+        _cannot(error)
+    finally:
+        os.close(top)
 
 
 def _cannot(error: OSError) -> None:
@@ -240,19 +308,25 @@ def _cannot(error: OSError) -> None:
 
 
 def _enter(path: Path, inside: str) -> str:
-    """The folder of the copy that stands for the one that the run was sent to."""
-    place = path if inside == "." else path / inside
-    real, top = os.path.realpath(place), os.path.realpath(path)
-    if real != top and not real.startswith(f"{top}/"):
-        raise RetinueError(f"{inside} leads out of the copy of the repository by a link; nothing was done there")
-    os.makedirs(real, exist_ok=True)
-    return str(place)
+    """The folder of the copy that stands for the one that the run was sent to. It is made, if it has to be, from one
+    open directory to the next, none of them reached by a link."""
+    top = open_real(str(path))
+    try:
+        os.close(make_beneath(top, inside))
+    except OSError as error:
+        raise RetinueError(
+            f"{inside} leads out of the copy of the repository by a link, or is no folder in it ({error.strerror}); "
+            "nothing was done there"
+        ) from None
+    finally:
+        os.close(top)
+    return str(path if inside == "." else path / inside)
 
 
 def _is_there(path: Path, note: _Note) -> bool:
     """Whether the copy still belongs to the data that git keeps of it. (A crash, or its run, may have changed that.)"""
     try:
-        return (path / ".git").read_text() == f"gitdir: {note.admin}\n"
+        return read_small(path / ".git", 8192) == os.fsencode(f"gitdir: {note.admin}\n")
     except OSError:
         return False
 
@@ -265,35 +339,13 @@ def _point(path: Path, admin: str) -> bool:
     if pointer.is_dir() and not pointer.is_symlink():
         pointer.rename(path / "dot-git")
     pointer.unlink(missing_ok=True)
-    pointer.write_text(f"gitdir: {admin}\n")
+    fd = open_real(str(path))
+    try:
+        _write(".git", os.fsencode(f"gitdir: {admin}\n"), fd)
+    finally:
+        os.close(fd)
     return True
 
 
 def _inside(source: str, top: str) -> str:
     return os.path.relpath(os.path.realpath(source), os.path.realpath(top))
-
-
-async def _git(*args: str, index: Path | None = None, cwd: Path | None = None) -> bytes:
-    """One git command, without hooks, signatures or the user's pager."""
-    environ = {k: v for k, v in os.environ.items() if not k.startswith("GIT_")}
-    environ |= {"GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
-    if index is not None:
-        environ["GIT_INDEX_FILE"] = str(index)
-    process = await asyncio.create_subprocess_exec(
-        "git", *QUIET, *args,
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        env=environ,
-        cwd=cwd,
-    )  # fmt: skip
-    try:
-        out, complaint = await asyncio.wait_for(process.communicate(), TIME)
-    except (TimeoutError, asyncio.CancelledError):
-        with contextlib.suppress(ProcessLookupError):
-            process.kill()
-        raise
-    if process.returncode:
-        said = complaint.decode("utf-8", "replace").strip()[:500] or process.returncode
-        raise RetinueError(f"git {next((a for a in args if not a.startswith('-')), '')}: {said}")
-    return out

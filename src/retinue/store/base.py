@@ -5,19 +5,20 @@ A store is opened by one process at a time. What `commit` has returned from is d
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Protocol
 
 import msgspec
 
+from retinue.core.accounts import Account
 from retinue.core.board import Act, Noted
 from retinue.core.events import Entry
-from retinue.core.ledger import Account
 from retinue.core.orders import Spec
-from retinue.core.roster import Changes
 from retinue.core.state import Run
+from retinue.core.tree import Changes
 from retinue.core.values import Artifact, Definition, Delivery, Mail, Message, ModelInfo
+from retinue.store.sent import SentCalls
 
 
 class Row(msgspec.Struct, frozen=True):
@@ -58,20 +59,60 @@ class Summary(msgspec.Struct, frozen=True):
     user_initiated: bool
 
 
+class Space(msgspec.Struct, frozen=True):
+    """Bytes: of the file with its -wal on disk, of what is kept in it, of the holes in it, and of the artifacts."""
+
+    file: int = 0
+    data: int = 0
+    holes: int = 0
+    artifacts: int = 0
+
+    @property
+    def used(self) -> int:
+        """What would be left without any holes."""
+        return self.data + self.artifacts
+
+
+class Compacted(msgspec.Struct, frozen=True):
+    """What a compaction has done. `is_old`: the file was made by an older version, and keeps its holes until it is
+    rebuilt, which is done when nothing runs."""
+
+    before: Space
+    after: Space
+    seconds: float = 0.0
+    is_old: bool = False
+
+    @property
+    def freed(self) -> int:
+        return self.before.file + self.before.artifacts - self.after.file - self.after.artifacts
+
+
+Progress = Callable[[int, int], None]
+"""How many pages are done, and of how many."""
+
+
 class Store(Protocol):
-    """Contract: tests/contracts/store.py, which every implementation runs."""
+    """Contract: tests/contracts/store.py, which every implementation runs. `sent` knows which model calls have left; it
+    outlives a process, but not the machine."""
+
+    sent: SentCalls
 
     async def open(self) -> int:
         """Take the store over: lock it, bring its schema up to date, return the new epoch. Raises `StoreError`."""
 
     async def commit(self, changes: Changes) -> int:
-        """Write all of it or nothing; returns the number of the last event. `StoreFull` leaves everything as it was."""
+        """Write all of it or nothing; returns the position of the last event over all trees. `StoreFull` leaves
+        everything as it was. Nobody changes what `changes` holds any more. Commits are written in the order in which
+        they were begun."""
 
     async def load(self) -> Snapshot:
         """Everything that is open."""
 
     async def row(self, id: str) -> Row | None:
         """One run, open or ended."""
+
+    async def known(self, ids: Iterable[str]) -> set[str]:
+        """Those of these runs that are on record."""
 
     async def account(self, id: str) -> Account | None:
         """The account of a run, as of its last change."""
@@ -85,9 +126,12 @@ class Store(Protocol):
     async def messages(self, conversation: str, start: int = 0, stop: int | None = None) -> list[Message]:
         """Messages `start` to `stop` of a conversation, those of its base included."""
 
-    async def entries(self, after: int = 0, run: str = "", limit: int = 1_000) -> list[tuple[int, Entry]]:
-        """Rows of the log behind number `after`, of one run (its request included) or of all. Purged rows are left
-        out."""
+    async def entries(
+        self, after: int = 0, run: str = "", limit: int = 1_000, *, tree: str | None = None
+    ) -> list[tuple[int, Entry]]:
+        """Rows of the log behind position `after`, of one run (its request included) or of all. With `tree` (the id of
+        its root, or "" for what concerns the whole store) they are those of that tree, and `after` and the numbers are
+        its own, from 1 on. Rows without a body are left out."""
 
     async def listing(self, *, children: bool = False, limit: int = 100, before: str = "") -> list[Summary]:
         """Runs, newest first; those that a run started are hidden unless asked for. `before` is the last id of the
@@ -104,10 +148,25 @@ class Store(Protocol):
         an act on a tree that was forgotten is dropped."""
 
     async def verify(self) -> list[str]:
-        """Walk the hash chain and the structure; one sentence for each thing that is wrong."""
+        """Walk the hash chain of each tree and the structure; one sentence for each thing that is wrong."""
 
     async def backup(self, path: str) -> None:
         """A consistent copy, made while the store is in use."""
+
+    async def space(self) -> Space:
+        """What the store takes on disk."""
+
+    async def compact(self, *, rebuild: bool = False, progress: Progress | None = None) -> Compacted:
+        """Give what is free back to the disk, in steps between which others write; and delete artifacts that nothing
+        names. `rebuild` writes a file of an older version anew if it must, in one step that holds up everybody."""
+
+    async def expendable(self, *, before: int | None = None, beyond: int | None = None, limit: int = 100) -> list[str]:
+        """Roots of conversations in which everything has ended and is announced, the oldest end first: those that ended
+        before a time, or all but the `beyond` newest. Forgetting one forgets its conversation."""
+
+    async def thin(self, root: str) -> bool:
+        """Delete a piece of a tree that is `expendable` and about to be forgotten, if it is too big to be forgotten in
+        one short transaction. Returns whether there is more of it."""
 
     async def put_artifact(self, data: bytes) -> Artifact:
         """Keep bytes under their hash; durable when it returns; the same bytes are kept once."""

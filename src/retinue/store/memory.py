@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from hashlib import sha256 as hash_of
 from itertools import islice, takewhile
+from typing import NamedTuple
 
+import msgspec
+
+from retinue.core.accounts import Account
 from retinue.core.board import Act, Noted
 from retinue.core.events import Entry, Requested
-from retinue.core.ledger import Account
 from retinue.core.orders import Base, Spec
-from retinue.core.roster import Changes
 from retinue.core.state import Ended, Run
+from retinue.core.tree import Changes
 from retinue.core.values import Artifact, Definition, Delivery, Mail, Message, ModelInfo
 from retinue.errors import NotFound, StoreError
-from retinue.store.base import Row, Snapshot, Store, Summary
+from retinue.store.artifacts import names_in
+from retinue.store.base import Compacted, Progress, Row, Snapshot, Space, Store, Summary
+from retinue.store.sent import SentCalls
+
+PATIENCE = 1_000
+"""For how many commits the one that names a new artifact is waited for; after that it is kept for good."""
+
+dumps = msgspec.json.Encoder(enc_hook=repr).encode
 
 
 class _Conversation:
@@ -26,12 +37,25 @@ class _Conversation:
         self.messages: dict[int, Message] = {}
 
 
+class _Logged(NamedTuple):
+    """One event: its position, its tree and its number there, its run. A purged one has None instead of its entry."""
+
+    seq: int
+    tree: str
+    number: int
+    run: str
+    entry: Entry | None
+
+
 class _Data:
-    """What survives the handle. `log` holds each event with its run; a purged one has None instead of its entry."""
+    """What survives the handle. `trees` are the numbers of the last events; a forgotten tree keeps its own."""
 
     def __init__(self) -> None:
         self.epoch = 0
-        self.log: list[tuple[str, Entry | None]] = []
+        self.seq = 0
+        self.log: list[_Logged] = []
+        self.trees: dict[str, int] = {}
+        self.waiting: dict[str, int] = {}
         self.conversations: dict[str, _Conversation] = {}
         self.specs: dict[str, Spec] = {}
         self.runs: dict[str, Run] = {}
@@ -43,19 +67,21 @@ class _Data:
         self.models: dict[str, ModelInfo] = {}
         self.artifacts: dict[str, bytes] = {}
         self.boards: dict[str, dict[str, Noted]] = {}
+        self.sent = SentCalls()
 
 
 class MemoryStore(Store):
-    """A commit assigns and appends, nothing more: values are shared as they are, only accounts are copied."""
+    """A commit assigns and appends, nothing more: values are shared as they are."""
 
     def __init__(self) -> None:
         self._data = _Data()
         self._epoch = -1
+        self.sent = self._data.sent
 
     def survivor(self) -> MemoryStore:
         """What a crash leaves: another handle on the same data. Once it is opened, this one's commits are refused."""
         other = MemoryStore()
-        other._data = self._data
+        other._data, other.sent = self._data, self.sent
         return other
 
     async def open(self) -> int:
@@ -73,8 +99,7 @@ class MemoryStore(Store):
         conversations = data.conversations
         for conversation, n, message in changes.messages:
             conversations[conversation].messages[n] = message
-        for id, account in changes.accounts.items():
-            data.accounts[id] = _copy(account)
+        data.accounts.update(changes.accounts)
         data.mail.update(changes.posted)
         for key in changes.taken:
             data.mail.pop(key, None)
@@ -83,11 +108,19 @@ class MemoryStore(Store):
             data.definitions[definition.name] = definition
         for model in changes.models:
             data.models[model.name] = model
-        # A request counts as the first row of its run, so that it is listed and purged with it.
-        data.log.extend([(e.event.id if type(e.event) is Requested else e.run, e) for e in changes.entries])
+        seq, trees, log = data.seq, data.trees, data.log
+        for entry in changes.entries:
+            seq += 1
+            tree, event = entry.tree, entry.event
+            number = trees[tree] = trees.get(tree, 0) + 1
+            # A request counts as the first row of its run, so that it is listed and purged with it.
+            log.append(_Logged(seq, tree, number, event.id if type(event) is Requested else entry.run, entry))
+        data.seq = seq
+        if data.waiting:
+            _name(data, changes)
         for root in changes.forgotten:
             _forget(data, root)
-        return len(data.log)
+        return seq
 
     def _fence(self) -> None:
         if self._epoch != self._data.epoch:
@@ -131,7 +164,7 @@ class MemoryStore(Store):
             deliveries=await self.deliveries(("pending", "sent", "dead")),
             definitions=list(data.definitions.values()),
             models=list(data.models.values()),
-            last_seq=len(data.log),
+            last_seq=data.seq,
         )
 
     def _rows(self, ids: Iterable[str]) -> list[Row]:
@@ -139,6 +172,9 @@ class MemoryStore(Store):
 
     async def row(self, id: str) -> Row | None:
         return Row(self._data.specs[id], self._data.runs[id]) if id in self._data.specs else None
+
+    async def known(self, ids: Iterable[str]) -> set[str]:
+        return {id for id in ids if id in self._data.specs}
 
     async def account(self, id: str) -> Account | None:
         account = self._data.accounts.get(id)
@@ -154,9 +190,18 @@ class MemoryStore(Store):
     async def messages(self, conversation: str, start: int = 0, stop: int | None = None) -> list[Message]:
         return [message for _, message in sorted(_span(self._data, conversation, start, stop))]
 
-    async def entries(self, after: int = 0, run: str = "", limit: int = 1_000) -> list[tuple[int, Entry]]:
-        rows = enumerate(islice(self._data.log, max(0, after), None), max(0, after) + 1)
-        wanted = ((seq, entry) for seq, (of, entry) in rows if entry is not None and (not run or of == run))
+    async def entries(
+        self, after: int = 0, run: str = "", limit: int = 1_000, *, tree: str | None = None
+    ) -> list[tuple[int, Entry]]:
+        log = self._data.log
+        first = 0 if tree is not None else bisect_right(log, after, key=lambda row: row.seq)
+        wanted = (
+            (row.seq if tree is None else row.number, row.entry)
+            for row in islice(log, first, None)
+            if row.entry is not None
+            and (not run or row.run == run)
+            and (tree is None or (row.tree == tree and row.number > after))
+        )
         return list(islice(wanted, limit))
 
     async def listing(self, *, children: bool = False, limit: int = 100, before: str = "") -> list[Summary]:
@@ -183,12 +228,29 @@ class MemoryStore(Store):
     async def verify(self) -> list[str]:
         return []
 
+    async def space(self) -> Space:
+        return Space(artifacts=sum(map(len, self._data.artifacts.values())))
+
+    async def compact(self, *, rebuild: bool = False, progress: Progress | None = None) -> Compacted:
+        space = await self.space()
+        return Compacted(space, space)
+
+    async def expendable(self, *, before: int | None = None, beyond: int | None = None, limit: int = 100) -> list[str]:
+        ended = _ended(self._data)
+        n_beyond = len(ended) - beyond if beyond is not None else 0
+        wanted = [id for n, (at, id) in enumerate(ended) if n < n_beyond or (before is not None and at < before)]
+        return list(islice((id for id in wanted if not _is_held(self._data, id)), limit))
+
+    async def thin(self, root: str) -> bool:
+        return False
+
     async def backup(self, path: str) -> None:
         raise StoreError(f"{path} was not written: what is kept in memory cannot be copied. Use a store with a file.")
 
     async def put_artifact(self, data: bytes) -> Artifact:
         name = hash_of(data).hexdigest()
         self._data.artifacts[name] = bytes(data)
+        self._data.waiting[name] = PATIENCE
         return Artifact(path=name, bytes=len(data), sha256=name)
 
     async def get_artifact(self, sha256: str, offset: int = 0, limit: int | None = None) -> bytes:
@@ -213,6 +275,10 @@ def _copy(account: Account) -> Account:
         reserve=account.reserve[:],
         closed=account.closed,
         below=account.below,
+        guess=account.guess,
+        cache=account.cache,
+        on_limit=account.on_limit,
+        asked=account.asked[:],
     )
 
 
@@ -260,6 +326,27 @@ def _runs_below(data: _Data, root: str) -> list[str]:
     return [id for id, spec in data.specs.items() if spec.conversation in tree]
 
 
+def _ended(data: _Data) -> list[tuple[int, str]]:
+    """Conversations that a user began and that have ended, by their end."""
+    below = {id for conversation in data.conversations.values() for id in conversation.below}
+    ends: dict[str, int | None] = {}
+    for id, spec in data.specs.items():
+        state = data.runs[id].state
+        if spec.conversation not in below:
+            last = ends.get(spec.conversation, 0)
+            ends[spec.conversation] = (
+                max(last, state.ending.at) if isinstance(state, Ended) and last is not None else None
+            )
+    return sorted(((at, id) for id, at in ends.items() if at is not None), key=lambda end: end[0])
+
+
+def _is_held(data: _Data, root: str) -> bool:
+    """Whether somebody below is open, or something has not been announced yet."""
+    runs = set(_runs_below(data, root))
+    unsent = any(d.run in runs and d.state in ("pending", "sent", "dead") for d in data.deliveries.values())
+    return unsent or any(not isinstance(data.runs[id].state, Ended) for id in runs)
+
+
 def _forget(data: _Data, root: str) -> None:
     """Delete the conversation of a run and everything below it; forks outside of it keep what they show."""
     tree = _tree(data, root)
@@ -269,6 +356,7 @@ def _forget(data: _Data, root: str) -> None:
         if base is not None and base.conversation in tree and id not in tree:
             conversation.messages = dict(sorted(_span(data, id, 0, None)))
             conversation.base = None
+    said = [message for id in tree for message in data.conversations[id].messages.values()]
     for id in gone:
         spec = data.specs.pop(id)
         data.children.pop(id, None)
@@ -283,7 +371,32 @@ def _forget(data: _Data, root: str) -> None:
         other.below = [id for id in other.below if id not in tree]
     data.mail = {key: mail for key, mail in data.mail.items() if key[0] not in gone}
     data.deliveries = {key: d for key, d in data.deliveries.items() if d.run not in gone}
-    data.log = [(run, None if run in gone else entry) for run, entry in data.log]
+    trees = {root for root in gone if not any(spec.root == root for spec in data.specs.values())}
+    lost = (*said, *(row.entry for row in data.log if row.tree in trees)) if data.artifacts else ()
+    named = _names(data, lost) - data.waiting.keys()
+    data.log = [row._replace(entry=None) if row.run in gone else row for row in data.log if row.tree not in trees]
+    if named:
+        _collect(data, named)
+
+
+def _names(data: _Data, values: Iterable[object]) -> set[str]:
+    """The artifacts that these name."""
+    return {name for value in values for name in names_in(dumps(value)) if name in data.artifacts}
+
+
+def _name(data: _Data, changes: Changes) -> None:
+    """What waits for the commit that names it may have found it."""
+    found = _names(data, changes.entries)
+    data.waiting = {name: left - 1 for name, left in data.waiting.items() if name not in found and left}
+
+
+def _collect(data: _Data, names: set[str]) -> None:
+    """Delete those that nothing names any more."""
+    said = (message for conversation in data.conversations.values() for message in conversation.messages.values())
+    boards = (noted for board in data.boards.values() for noted in board.values())
+    left = (*(row.entry for row in data.log), *data.runs.values(), *said, *boards, *data.mail.values())
+    for name in names - _names(data, left):
+        del data.artifacts[name]
 
 
 def _summary(spec: Spec, data: _Data) -> Summary:

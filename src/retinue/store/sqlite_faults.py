@@ -90,6 +90,13 @@ def moved(path: str) -> StoreError:
     )
 
 
+def cut_off(path: str) -> StoreCorrupt:
+    return StoreCorrupt(
+        f"{path} or its -wal file was cut while it was in use: it is shorter than what was written. Nothing of this "
+        "batch was kept, and nothing more is written. Put the files back as they were, or restore a backup."
+    )
+
+
 def busy(path: str) -> StoreLocked:
     return StoreLocked(
         f"{path} was locked by {holder(path)} for too long. Nothing was changed. Let that process finish or stop it, "

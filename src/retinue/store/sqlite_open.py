@@ -8,17 +8,21 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import stat
 import urllib.parse
 from pathlib import Path
 
 import apsw
 
 from retinue.errors import StoreCorrupt, StoreError, StoreLocked, StoreTooNew
+from retinue.sandbox.private import refuse_links
 from retinue.store.sqlite_faults import busy, open_error
+from retinue.store.sqlite_migrate import STEPS
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 BUSY_MS = 30_000
 APPLICATION_ID = 0x52455431
+LOCK_BYTES = 32
 
 
 class Lock:
@@ -29,16 +33,22 @@ class Lock:
         self._fd = -1
 
     def acquire(self) -> None:
+        refuse_links(self.path)
         name = self.path + ".lock"
         while self._fd < 0:
             try:
-                fd = os.open(name, os.O_RDWR | os.O_CREAT, 0o600)
+                fd = os.open(name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
             except OSError as error:
                 raise StoreError(
                     f"{name} cannot be written ({error.strerror}). Nothing was changed. "
                     "Choose a folder that exists and that you may write in."
                 ) from error
             try:
+                if not _is_lock(os.fstat(fd)):
+                    raise StoreError(
+                        f"{name} is there and is no lock of ours. Nothing was changed. Remove it if it is not wanted, "
+                        "or choose another file."
+                    )
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 # Another process may have removed the file in between: then we hold a lock that nobody will see.
                 if os.fstat(fd).st_ino == os.stat(name).st_ino:
@@ -64,12 +74,20 @@ class Lock:
             self._fd = -1
 
 
+def _is_lock(found: os.stat_result) -> bool:
+    """A number is written into it: another file, or another name of one, must not be lost by that."""
+    return stat.S_ISREG(found.st_mode) and found.st_nlink < 2 and found.st_size <= LOCK_BYTES
+
+
 def _pid(fd: int) -> str:
-    return os.pread(fd, 32, 0).decode("ascii", "replace").strip() or "unknown"
+    return os.pread(fd, LOCK_BYTES, 0).decode("ascii", "replace").strip() or "unknown"
 
 
 def connect(path: str, *, read_only: bool = False) -> apsw.Connection:
     """A connection to a file that exists. It checkpoints when it is told to, not when it is closed."""
+    # Looked at, not opened: to close it again would take away the locks of this process. A pipe would be waited for.
+    if os.path.exists(path) and not os.path.isfile(path):
+        raise StoreError(f"{path} is not a regular file. Nothing was changed. Choose another file.")
     if read_only and not os.path.exists(path + "-wal"):
         # Nobody has it open. A reader would leave an empty -wal behind, by which a copy that was made without its own
         # would look whole to the next who opens it.
@@ -111,9 +129,11 @@ def take_over(path: str, synchronous: str) -> tuple[apsw.Connection, int]:
         version, files = _check(db, path, has_wal=has_wal), migrations()
         if 0 < version < len(files):
             _keep_old(db, path, version + 1)
+        if not version:
+            db.pragma("auto_vacuum", "incremental")  # before the first table, or not at all
         prepare(db, path, synchronous)
         for number in range(version + 1, len(files) + 1):
-            _migrate(db, files[number - 1], number)
+            _migrate(db, files[number - 1], number, path)
         epoch = _next_epoch(db, path)
         # A copy of the file alone must know what it is, and that it is one.
         db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
@@ -154,10 +174,12 @@ def _check(db: apsw.Connection, path: str, *, has_wal: bool) -> int:
     return version
 
 
-def _migrate(db: apsw.Connection, file: Path, number: int) -> None:
+def _migrate(db: apsw.Connection, file: Path, number: int, path: str) -> None:
     db.execute("BEGIN IMMEDIATE")
     try:
         db.execute(file.read_text(encoding="utf-8"))
+        if number in STEPS:
+            STEPS[number](db, path)
         db.pragma("user_version", number)
         db.execute("COMMIT")
     except BaseException:

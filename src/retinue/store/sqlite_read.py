@@ -4,18 +4,19 @@ every commit that has returned. An answer comes from one statement, so from one 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from typing import Any
 
 import apsw
 import msgspec
 
+from retinue.core.accounts import Account
 from retinue.core.board import Noted
 from retinue.core.events import Entry
-from retinue.core.ledger import Account
 from retinue.core.values import Delivery, Message
 from retinue.errors import StoreError
-from retinue.store.base import Row, Snapshot, Summary
+from retinue.store.base import Row, Snapshot, Space, Summary
 from retinue.store.sqlite_faults import reading
 from retinue.store.sqlite_open import connect
 from retinue.store.sqlite_rows import (
@@ -65,6 +66,35 @@ _DELIVERIES = "select body from outbox where state in ('pending', 'sent', 'dead'
 _LISTING = """
 select id, root, parent, specs.body, state, created_at, ended_at from runs cross join specs on run = n where"""
 
+# Bodies that are gone (of children that were not to be kept) are left out.
+_ENTRIES = "from events e cross join bodies b on b.seq = e.seq cross join trees t on t.n = e.tree where"
+_OF_RUN = "e.owner = (select n from runs where id = :run) and"
+_BY_SEQ = f"select e.seq, b.body, t.root {_ENTRIES} %s e.seq > :after order by e.seq limit :limit"
+_BY_NUMBER = f"""
+select e.number, b.body, t.root {_ENTRIES} %s e.tree = (select n from trees where root = :tree) and e.number > :after
+order by e.number limit :limit"""
+# The last position that was given out. Rows of forgotten trees are gone; their positions are not used again.
+LAST_SEQ = """
+select max((select coalesce(max(seq), 0) from events), coalesce((select value from meta where key = 'seq'), 0))"""
+# Conversations that a user began, by their end. Each is known by the run that began it.
+_ENDED = """
+select c.id, max(r.ended_at) from conversations c cross join runs r on r.conversation = c.id
+where c.parent_id is null group by c.n having max(r.open) = 0 and max(r.ended_at) is not null order by 2, c.n"""
+# What still hangs on one: open runs anywhere below it, and announcements that have not arrived.
+HELD = """
+with recursive tree (id) as (
+    select :id union select c.id from tree join conversations c on c.parent_id = tree.id
+)
+select
+    (select count(*) from tree cross join runs on runs.conversation = tree.id where runs.open = 1),
+    (
+        select count(*) from outbox cross join runs on runs.id = outbox.run
+        where outbox.state in ('pending', 'sent', 'dead') and runs.conversation in (select id from tree)
+    )"""
+# A file that no writer of this version has opened yet.
+_OLD = "select seq, body, '' from events e where %s seq > :after and body is not null order by seq limit :limit"
+TREES_SCHEMA = 3
+
 END_OF_TIME = (1 << 63) - 1
 
 
@@ -88,6 +118,7 @@ class Reader:
     def __init__(self, path: str) -> None:
         self.path = path
         self._db: apsw.Connection | None = None
+        self._is_old = True
 
     def open(self) -> None:
         self._db = connect(self.path, read_only=True)
@@ -116,7 +147,7 @@ class Reader:
                 deliveries=[read_delivery(body) for (body,) in self._all(_DELIVERIES)],
                 definitions=[read_definition(body) for (body,) in self._all("select body from definitions")],
                 models=[read_model(body) for (body,) in self._all("select body from models")],
-                last_seq=self._all("select coalesce(max(seq), 0) from events")[0][0],
+                last_seq=self._all(LAST_SEQ)[0][0],
             )
 
     def row(self, id: str) -> Row | None:
@@ -144,12 +175,43 @@ class Reader:
         with reading(self.path):
             return [read_message(body) for (body,) in self._all(f"{SPAN} select body {MESSAGES}", span)]
 
-    def entries(self, after: int, run: str, limit: int) -> list[tuple[int, Entry]]:
-        of_run = "owner = (select n from runs where id = ?) and" if run else ""
-        sql = f"select seq, body from events where {of_run} seq > ? and body is not null order by seq limit ?"
+    def entries(self, after: int, run: str, limit: int, tree: str | None = None) -> list[tuple[int, Entry]]:
+        args = {"after": after, "run": run, "limit": limit, "tree": tree}
         with reading(self.path):
-            rows = self._all(sql, (run, after, limit) if run else (after, limit))
-            return [(seq, read_entry(body)) for seq, body in rows]
+            if self._is_old:
+                self._is_old = self._all("pragma user_version")[0][0] < TREES_SCHEMA
+            sql = _OLD if self._is_old else _BY_SEQ if tree is None else _BY_NUMBER
+            return [(n, _of_tree(read_entry(body), root)) for n, body, root in self._all(sql % (run and _OF_RUN), args)]
+
+    def known(self, ids: Iterable[str]) -> set[str]:
+        with reading(self.path):
+            rows = self._all("select id from runs where id in (select value from json_each(?))", (_listed(ids),))
+            return {id for (id,) in rows}
+
+    def space(self) -> Space:
+        with reading(self.path):
+            page, n_pages, n_free = (
+                self._all(f"pragma {name}")[0][0] for name in ("page_size", "page_count", "freelist_count")
+            )
+        on_disk = _size(self.path) + _size(self.path + "-wal")
+        return Space(file=on_disk, data=page * (n_pages - n_free), holes=page * n_free)
+
+    def named(self) -> set[str]:
+        """The artifacts that trees name."""
+        with reading(self.path):
+            return {sha.hex() for (sha,) in self._all("select distinct sha256 from artifact_refs")}
+
+    def expendable(self, before: int | None, beyond: int | None, limit: int) -> list[str]:
+        out: list[str] = []
+        with reading(self.path):
+            ended = self._all(_ENDED)
+            n_beyond = len(ended) - beyond if beyond is not None else 0
+            for n, (id, at) in enumerate(ended):
+                if len(out) >= limit or not (n < n_beyond or (before is not None and at < before)):
+                    break
+                if self._all(HELD, {"id": id}) == [(0, 0)]:
+                    out.append(id)
+        return out
 
     def listing(self, *, children: bool, limit: int, before: str) -> list[Summary]:
         which = "true" if children else "parent = '' and slot_turn is null"
@@ -175,7 +237,7 @@ class Reader:
     def deliveries(self, states: Iterable[str]) -> list[Delivery]:
         wanted = list(states)
         where = "where state in (select value from json_each(?))" if wanted else ""
-        args = (msgspec.json.encode(wanted).decode(),) if wanted else ()
+        args = (_listed(wanted),) if wanted else ()
         with reading(self.path):
             return [
                 read_delivery(body) for (body,) in self._all(f"select body from outbox {where} order by rowid", args)
@@ -185,3 +247,19 @@ class Reader:
         with reading(self.path):
             rows = self._all("select n, key, body from board where root = ? and n > ? order by n", (root, after))
             return [Noted(n=n, key=key, act=read_act(body)) for n, key, body in rows]
+
+
+def _size(path: str) -> int:
+    try:
+        return os.stat(path).st_size
+    except FileNotFoundError:
+        return 0
+
+
+def _listed(names: Iterable[str]) -> str:
+    return msgspec.json.encode(list(names)).decode()
+
+
+def _of_tree(entry: Entry, root: str) -> Entry:
+    """Events of older versions do not say to which tree they belong."""
+    return entry if entry.tree == root else msgspec.structs.replace(entry, tree=root)

@@ -1,5 +1,5 @@
-"""What is written where: `encode` turns changes into rows, in the caller's thread, while the mutable ones still stand
-as the step left them; `TABLES` are the statements that write them, in the order that foreign keys need.
+"""What is written where: `encode` turns changes into rows, in the writer's thread, since nobody changes them any more.
+`TABLES` are the statements that write the rows, in the order that foreign keys need.
 """
 
 from __future__ import annotations
@@ -8,19 +8,20 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from hashlib import sha256
 from itertools import chain
-from typing import Any
+from typing import Any, cast
 
 import apsw
 import msgspec
 
+from retinue.core.accounts import Account
 from retinue.core.board import Act
 from retinue.core.events import Entry, Requested
-from retinue.core.ledger import Account
 from retinue.core.orders import Spec
-from retinue.core.roster import Changes
-from retinue.core.state import Asking, Ended, Queued, Run, Stopping, Thinking, Waiting, Working
+from retinue.core.state import Asking, Ended, Queued, Run, Short, Stopping, Thinking, Waiting, Working
+from retinue.core.tree import Changes
 from retinue.core.values import Definition, Delivery, Mail, Message, ModelInfo
 from retinue.errors import StoreError
+from retinue.store.artifacts import names_in
 
 dumps = msgspec.json.Encoder().encode
 
@@ -38,6 +39,7 @@ read_model = msgspec.json.Decoder(ModelInfo).decode
 STATES = {
     Queued: "queued",
     Thinking: "thinking",
+    Short: "short",
     Working: "working",
     Waiting: "waiting",
     Asking: "asking",
@@ -60,7 +62,10 @@ class Many:
         self._sizes = [(1 << k, head + ",".join([row] * (1 << k)) + tail) for k in range(6, -1, -1)]
 
     def __call__(self, db: apsw.Connection, rows: Iterable[Values]) -> None:
-        flat = list(chain.from_iterable(rows))
+        self.write(db, list(chain.from_iterable(rows)))
+
+    def write(self, db: apsw.Connection, flat: list[str | bytes | int | None]) -> None:
+        """The values of all rows, one after the other."""
         left, start = len(flat) // self._n_columns, 0
         for size, sql in self._sizes:
             while left >= size:
@@ -71,9 +76,10 @@ class Many:
 
 @dataclass(slots=True)
 class Batch:
-    """The rows of one commit; of those with a key, the last one counts. An event's row lacks its number and chain."""
+    """The rows of one commit; of those with a key, the last one counts. An event's row (tree, run, time, body, digest)
+    lacks its numbers and chain. What may be an artifact's name is kept with the tree, conversation or run it is in."""
 
-    events: list[tuple[str, int, bytes, bytes]] = field(default_factory=list)
+    events: list[tuple[str, str, int, bytes, bytes]] = field(default_factory=list)
     conversations: dict[str, Values] = field(default_factory=dict)
     added: dict[str, Values] = field(default_factory=dict)
     specs: dict[str, Values] = field(default_factory=dict)
@@ -89,15 +95,25 @@ class Batch:
     board: list[Values] = field(default_factory=list)
     forgotten: list[str] = field(default_factory=list)
     resumed: dict[str, str] = field(default_factory=dict)
+    named_in_trees: list[tuple[str, str]] = field(default_factory=list)
+    named_in_conversations: list[tuple[str, str]] = field(default_factory=list)
+    named_in_runs: list[tuple[str, str]] = field(default_factory=list)
 
 
-INSERT_EVENTS = Many(
-    "insert into events (seq, run, owner, at, body, digest, chain)"
-    " select column1, column2, (select n from runs where id = column2), column3, column4, column5, column6"
-    " from (values ",
-    6,
-    ")",
+INSERT_EVENTS = Many("insert into events (seq, tree, number, run, owner, at, digest, chain) values ", 8)
+INSERT_BODIES = Many("insert into bodies (seq, body) values ", 2)
+MOVE_HEADS = Many(
+    "insert into trees (n, root, last, chain) values ",
+    4,
+    " on conflict (n) do update set last = excluded.last, chain = excluded.chain",
 )
+REFER = {
+    "named_in_trees": "select n from trees where root = column2",
+    "named_in_conversations": "select n from trees where root = (select root from runs where conversation = column2"
+    " order by n desc limit 1)",
+    "named_in_runs": "select n from trees where root = (select root from runs where id = column2)",
+}
+"""How the tree is found in which an artifact is named."""
 
 _BY_NAME = " on conflict (name) do update set body = excluded.body"
 
@@ -157,28 +173,58 @@ TABLES: dict[str, Many] = {
 }
 
 
-def encode(changes: Changes) -> Batch:
+def encode(changes: Changes, *, has_artifacts: bool = True) -> Batch:
     """The rows of `changes`. What cannot be written as JSON raises `StoreError`."""
     try:
         try:
-            return _encode(changes, dumps)
+            batch = _encode(changes, dumps)
         except UnicodeEncodeError:
-            return _encode(changes, _dumps_mended)
+            batch = _encode(changes, _dumps_mended)
     except (TypeError, ValueError, RecursionError) as error:
-        raise StoreError(f"a batch cannot be written as JSON ({error}). Nothing of it was kept.") from error
+        raise _unwritable(error) from error
+    if has_artifacts:
+        _find_names(batch)
+    return batch
 
 
 def encode_act(root: str, key: str, at: int, act: Act) -> Batch:
     """The row of one act on a to-do list."""
+    body = _whole(act)
+    root = _mended(root)
+    named = [(name, root) for name in names_in(body)]
+    return Batch(board=[(root, _mended(key), at, body)], named_in_runs=named)
+
+
+def _find_names(batch: Batch) -> None:
+    """What names an artifact: it was put before the commit that names it."""
+    for tree, _, _, body, _ in batch.events:
+        if names := names_in(body):
+            batch.named_in_trees += [(name, tree) for name in names]
+    for conversation, _, said in batch.messages:
+        if names := names_in(cast(bytes, said)):
+            batch.named_in_conversations += [(name, cast(str, conversation)) for name in names]
+    for id, row in batch.ended.items():
+        if names := names_in(cast(bytes, row[3])):
+            batch.named_in_runs += [(name, id) for name in names]
+
+
+def _whole(value: Any) -> bytes:
     try:
-        body = dumps(act)
-    except UnicodeEncodeError:
-        body = _dumps_mended(act)
-    return Batch(board=[(_mended(root), _mended(key), at, body)])
+        try:
+            return dumps(value)
+        except UnicodeEncodeError:
+            return _dumps_mended(value)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise _unwritable(error) from error
+
+
+def _unwritable(error: Exception) -> StoreError:
+    return StoreError(f"a batch cannot be written as JSON ({error}). Nothing of it was kept.")
 
 
 def _encode(changes: Changes, dump: Callable[[Any], bytes]) -> Batch:
     batch = Batch(forgotten=changes.forgotten[:], taken=[*changes.taken])
+    batch.accounts = {id: (id, dump(account)) for id, account in changes.accounts.items()}
     runs = changes.runs
     for spec in changes.specs:
         _add(batch, spec, runs[spec.id], dump)
@@ -195,9 +241,8 @@ def _encode(changes: Changes, dump: Callable[[Any], bytes]) -> Batch:
         body = dump(entry)
         # A request counts as the first row of its run, so that it is listed and purged with it.
         run_id = event.id if type(event) is Requested else entry.run
-        batch.events.append((run_id, entry.at, body, sha256(body).digest()))
+        batch.events.append((entry.tree, run_id, entry.at, body, sha256(body).digest()))
     batch.messages = [(conversation, n, dump(message)) for conversation, n, message in changes.messages]
-    batch.accounts = {id: (id, dump(account)) for id, account in changes.accounts.items()}
     if changes.posted:
         batch.posted = {key: (*key, dump(mail)) for key, mail in changes.posted.items()}
     for key, delivery in changes.deliveries.items():

@@ -1,58 +1,53 @@
-"""The one connection that writes, and the thread that shares its transactions among all who wait.
+"""The one connection that writes. A batch is written whole or not at all.
 
-A batch is written whole or not at all. The number and hash of the last event are kept in memory and move only with a
-commit that succeeded; after an error of the disk they are read again from a new connection, because an fsync that has
-failed once says nothing when it is repeated.
+The position of the last event and the heads of the trees are kept in memory and move only with a commit that succeeded;
+after an error of the disk they are read again from a new connection, because an fsync that has failed once says nothing
+when it is repeated. Before each commit the files are looked at: what was cut, moved or replaced is not written to.
 """
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
 import time
-from dataclasses import dataclass
-from hashlib import sha256
-from queue import Empty, SimpleQueue
-from struct import Struct
-from threading import Thread
 
 import apsw
-import msgspec
 
 from retinue.errors import StoreError
-from retinue.store.sqlite_faults import commit_error, moved
-from retinue.store.sqlite_open import Lock, connect, prepare, take_over
-from retinue.store.sqlite_read import MESSAGES, SPAN
-from retinue.store.sqlite_rows import INSERT_EVENTS, TABLES, Batch, merge
+from retinue.store.artifacts import Artifacts
+from retinue.store.sqlite_faults import commit_error, cut_off, moved
+from retinue.store.sqlite_forget import forget, thin
+from retinue.store.sqlite_log import Head, Heads, Owners, link
+from retinue.store.sqlite_open import BUSY_MS, Lock, connect, prepare, take_over
+from retinue.store.sqlite_read import LAST_SEQ
+from retinue.store.sqlite_rows import INSERT_BODIES, INSERT_EVENTS, MOVE_HEADS, REFER, TABLES, Batch, merge
 
-CHECK_SECONDS = 5.0
-CHECKPOINT_PAGES = 1_000
-MOST_COMMITS = 1_000
-
-GENESIS = bytes(32)
-_numbers = Struct(">qq").pack
-
-
-def link(chain: bytes, seq: int, run: str, at: int, digest: bytes) -> bytes:
-    """The hash that ties an event to all before it. The parts have fixed lengths, but for the last."""
-    return sha256(chain + _numbers(seq, at) + digest + run.encode()).digest()
+CHECKPOINT_PAGES = 4_000
+RESTART_PAGES = 16_000
+"""A log of so many pages is begun anew even if readers have to be waited for; for one ten times as long, longer."""
+RESTART_SECONDS = 1.0
+RESTART_MS = (50, 1_000)
+INCREMENTAL = 2
 
 
 class Writer:
     """Owned by one thread at a time."""
 
-    def __init__(self, path: str, synchronous: str) -> None:
+    def __init__(self, path: str, synchronous: str, artifacts: Artifacts) -> None:
         self.path = path
         self.epoch = 0
         self.seq = 0
         self._synchronous = synchronous
+        self._artifacts = artifacts
         self._lock = Lock(path)
         self._db: apsw.Connection | None = None
-        self._chain = GENESIS
-        self._files: tuple[tuple[int, int], ...] = ()
-        self._checked = 0.0
+        self._heads: Heads
+        self._owners = Owners()
+        self._files: tuple[int, ...] = ()
+        self._size = self._wal_size = 0
+        self._page = 4_096
         self._n_pages = 0
+        self._restarted = 0.0
 
     def open(self) -> int:
         self._lock.acquire()
@@ -61,34 +56,40 @@ class Writer:
         except BaseException:
             self._lock.release()
             raise
-        self._files = self._identity()
+        self._files, self._size, _ = self._stat()
         self._adopt(db)
         return self.epoch
 
     def _adopt(self, db: apsw.Connection) -> None:
         """Go on behind the last event that this connection sees."""
         db.set_wal_hook(self._note_pages)
-        last = db.execute("select seq, chain from events order by seq desc limit 1").fetchone()
-        self.seq, self._chain = last if last is not None else (0, GENESIS)
+        self._page = db.pragma("page_size")
+        self._wal_size = 0
+        self.seq = db.execute(LAST_SEQ).get
+        self._heads, self._owners = Heads(db), Owners()
         self._db = db
 
     def _note_pages(self, _db: apsw.Connection, _name: str, n_pages: int) -> int:
         self._n_pages = n_pages
+        self._wal_size = 32 + n_pages * (self._page + 24)
         return apsw.SQLITE_OK
 
     def write(self, batches: list[Batch]) -> list[int]:
-        """One transaction for all of them. Returns the number of the last event of each."""
+        """One transaction for all of them. Returns the position of the last event of each."""
+        heads: dict[str, Head] = {}
+        gone: list[str] = []
+        unnamed: list[str] = []
+        named: set[str] = set()
+        seq = self.seq
         try:
-            db = self._ready()
-            db.execute("BEGIN IMMEDIATE")
-            epoch = db.execute("select value from meta where key = 'epoch'").get
-            if epoch != self.epoch:
-                raise StoreError(
-                    f"{self.path} was taken over by another process (epoch {epoch}, this one has {self.epoch}). "
-                    "Nothing of this batch was kept. Stop this process."
-                )
-            batch = batches[0] if len(batches) == 1 else merge(batches)
-            seq, chain = self._write(db, batch)
+            db = self._begin()
+            for batch in _in_turn(batches):
+                seq = self._write(db, batch, seq, heads, named)
+                if batch.forgotten:
+                    self._owners.clear()
+                    trees, names = forget(db, batch.forgotten, batch.events[-1][2] if batch.events else _now())
+                    gone += trees
+                    unnamed += names
             db.execute("COMMIT")
         except StoreError as error:
             self._undo(error)
@@ -96,14 +97,31 @@ class Writer:
         except Exception as error:
             self._undo(error)
             raise commit_error(error, self.path) from error
-        first, self.seq, self._chain = self.seq, seq, chain
+        done = [id for batch in batches for id in batch.ended if id in heads]
+        self._heads.keep(heads, (*gone, *done))
+        if named or unnamed:
+            self._artifacts.named(named)
+            self._artifacts.collect(unnamed)
+        first, self.seq = self.seq, seq
         lasts = []
         for one in batches:
             first += len(one.events)
             lasts.append(first)
         return lasts
 
-    def _write(self, db: apsw.Connection, batch: Batch) -> tuple[int, bytes]:
+    def _begin(self) -> apsw.Connection:
+        """A transaction, if the file is still ours."""
+        db = self._ready()
+        db.execute("BEGIN IMMEDIATE")
+        epoch = db.execute("select value from meta where key = 'epoch'").get
+        if epoch != self.epoch:
+            raise StoreError(
+                f"{self.path} was taken over by another process (epoch {epoch}, this one has {self.epoch}). "
+                "Nothing of this batch was kept. Stop this process."
+            )
+        return db
+
+    def _write(self, db: apsw.Connection, batch: Batch, seq: int, heads: dict[str, Head], named: set[str]) -> int:
         if batch.resumed:
             known = batch.resumed
             for id, row in batch.conversations.items():
@@ -114,27 +132,52 @@ class Writer:
             rows = getattr(batch, name)
             if rows:
                 write_rows(db, rows.values() if type(rows) is dict else rows)
-        seq, chain = self.seq, self._chain
-        events = []
-        for run, at, body, digest in batch.events:
+        if batch.events:
+            seq = self._append(db, batch, seq, heads)
+        for name, tree in REFER.items():
+            if found := getattr(batch, name):
+                named |= self._refer(db, found, tree)
+        return seq
+
+    def _append(self, db: apsw.Connection, batch: Batch, seq: int, heads: dict[str, Head]) -> int:
+        """The events, each behind the last of its tree."""
+        wanted = dict.fromkeys(event[0] for event in batch.events)
+        new = [root for root in wanted if root not in heads]
+        if new:
+            heads.update(self._heads.of(db, new))
+        owners = self._owners.of(db, {event[1] for event in batch.events})
+        events: list[str | bytes | int | None] = []
+        bodies: list[str | bytes | int | None] = []
+        for tree, run, at, body, digest in batch.events:
             seq += 1
-            chain = link(chain, seq, run, at, digest)
-            events.append((seq, run, at, body, digest, chain))
-        if events:
-            INSERT_EVENTS(db, events)
-        for root in batch.forgotten:
-            forget(db, root)
-        return seq, chain
+            head = heads[tree]
+            head.last = number = head.last + 1
+            head.chain = chain = link(head.chain, number, run, at, digest)
+            events += (seq, head.n, number, run, owners.get(run), at, digest, chain)
+            bodies += (seq, body)
+        INSERT_EVENTS.write(db, events)
+        INSERT_BODIES.write(db, bodies)
+        MOVE_HEADS(db, [(head.n, root, head.last, head.chain) for root in wanted if (head := heads[root])])
+        return seq
+
+    def _refer(self, db: apsw.Connection, found: list[tuple[str, str]], tree: str) -> set[str]:
+        """Remember which trees name an artifact. Most that looks like a name is the hash of something else."""
+        there = self._artifacts.present({name for name, _ in found})
+        for name, where in dict.fromkeys(found):
+            if name in there:
+                sql = f"select column1, ({tree}) as tree from (values (unhex(?), ?))"
+                db.execute(
+                    f"insert into artifact_refs (sha256, tree) select * from ({sql}) where tree is not null"
+                    " on conflict do nothing",
+                    (name, where),
+                )
+        return there
 
     def _ready(self) -> apsw.Connection:
         """The connection, if the files are still the ones that were opened. After an error of the disk: a new one."""
-        now = time.monotonic()
-        if now - self._checked >= CHECK_SECONDS or self._db is None:
-            if not self._files:
-                raise StoreError(f"{self.path} is not open.")
-            if self._identity() != self._files:
-                raise moved(self.path)
-            self._checked = now
+        if not self._files:
+            raise StoreError(f"{self.path} is not open.")
+        self._look()
         if self._db is None:
             db = connect(self.path)
             try:
@@ -146,17 +189,64 @@ class Writer:
         assert self._db is not None
         return self._db
 
-    def _identity(self) -> tuple[tuple[int, int], ...]:
-        out = []
-        for name in (self.path, self.path + "-wal"):
+    def _look(self) -> None:
+        """Two looks at the folder, some microseconds: files only shrink when this process makes them."""
+        files, size, wal_size = self._stat()
+        if files != self._files:
+            raise moved(self.path)
+        if size < self._size:
+            self._look_at_size(size)
+        if 0 < wal_size < self._wal_size:
+            raise cut_off(self.path)
+        if wal_size < self._wal_size:
+            self._look_into()
+
+    def _stat(self) -> tuple[tuple[int, ...], int, int]:
+        try:
+            file, wal = os.stat(self.path), os.stat(self.path + "-wal")
+        except OSError:
+            return (), 0, 0
+        return (file.st_dev, file.st_ino, wal.st_dev, wal.st_ino), file.st_size, wal.st_size
+
+    def _look_at_size(self, size: int) -> None:
+        """The file is shorter, and not by us. Another program may have moved into it that pages were given back. (To
+        open an empty file would delete its -wal.)"""
+        if not size:
+            raise cut_off(self.path)
+        try:
+            db = connect(self.path, read_only=True)
             try:
-                stat = os.stat(name)
-                out.append((stat.st_dev, stat.st_ino))
-            except OSError:
-                out.append((0, 0))
-        return tuple(out)
+                wanted = db.pragma("page_count") * db.pragma("page_size")
+                last = db.execute(LAST_SEQ).get
+            finally:
+                db.close(True)
+        except apsw.Error as error:
+            raise cut_off(self.path) from error
+        if size != wanted or last != self.seq:
+            raise cut_off(self.path)
+        self._size = size
+
+    def _look_into(self) -> None:
+        """The -wal is empty, and not by us. Another program may have moved all of it into the file, properly; or it was
+        cut, and then what was written last cannot be read by a connection that remembers nothing."""
+        try:
+            db = connect(self.path, read_only=True)
+            try:
+                last = db.execute(LAST_SEQ).get
+                for table in ("board", "trees", "runs"):
+                    db.execute(f"select * from {table} order by n desc limit 1").fetchall()
+            finally:
+                db.close(True)
+            if last != self.seq:
+                raise cut_off(self.path)
+            if self._db is not None:
+                self._db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_RESTART)
+        except apsw.Error as error:
+            raise cut_off(self.path) from error
+        self._wal_size = 0
 
     def _undo(self, error: Exception) -> None:
+        self._owners.clear()
         db = self._db
         if db is None:
             return
@@ -171,13 +261,101 @@ class Writer:
 
     def tidy(self) -> None:
         """Move what the WAL holds into the file when there is enough of it. Nobody waits for this."""
-        if self._n_pages < CHECKPOINT_PAGES or self._db is None:
+        if self._n_pages >= CHECKPOINT_PAGES:
+            self._checkpoint()
+
+    def _checkpoint(self) -> None:
+        if self._db is None:
             return
         try:
-            self._db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+            self._look()
+            n_pages, _ = self._db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
             self._n_pages = 0
+            if n_pages >= RESTART_PAGES:
+                self._restart(self._db, n_pages)
+            self._size = self._stat()[1] or self._size
+        except StoreError:  # whoever writes next is told
+            pass
         except Exception as error:  # everything is in the WAL still; the next commit tries again
             self._undo(error)
+
+    def _restart(self, db: apsw.Connection, n_pages: int) -> None:
+        """Readers that take turns keep a log from ever being begun anew. Now and then they are waited for: those who
+        come meanwhile read the newest state, which is in nobody's way."""
+        now = time.monotonic()
+        if now - self._restarted < RESTART_SECONDS:
+            return
+        db.set_busy_timeout(RESTART_MS[n_pages >= 10 * RESTART_PAGES])
+        try:
+            with contextlib.suppress(apsw.BusyError):
+                db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+                self._wal_size = 0
+        finally:
+            db.set_busy_timeout(BUSY_MS)
+            self._restarted = time.monotonic()
+
+    def thin(self, root: str) -> bool:
+        """One piece of a tree that is about to be forgotten; whether there is more to do before that."""
+        try:
+            db = self._begin()
+            self._owners.clear()
+            is_more, unnamed = thin(db, root, _now())
+            db.execute("COMMIT")
+        except StoreError as error:
+            self._undo(error)
+            raise
+        except Exception as error:
+            self._undo(error)
+            raise commit_error(error, self.path) from error
+        self._artifacts.collect(unnamed)
+        self.tidy()
+        return is_more
+
+    @property
+    def is_old(self) -> bool:
+        """Whether the file cannot give pages back but by being rebuilt."""
+        return bool(self._ready().pragma("auto_vacuum") != INCREMENTAL)
+
+    def free(self, n_pages: int) -> int:
+        """Give up to so many free pages back; returns how many are left. The file shrinks with the next `shrink`."""
+        try:
+            db = self._begin()
+            db.execute(f"pragma incremental_vacuum({n_pages})").fetchall()
+            db.execute("COMMIT")
+            left: int = db.pragma("freelist_count")
+        except StoreError as error:
+            self._undo(error)
+            raise
+        except Exception as error:
+            self._undo(error)
+            raise commit_error(error, self.path) from error
+        self.tidy()
+        return left
+
+    def rebuild(self) -> None:
+        """Write the whole file anew, without holes, so that from now on it can give pages back."""
+        db = self._begin()
+        db.execute("ROLLBACK")
+        try:
+            db.pragma("auto_vacuum", INCREMENTAL)
+            db.execute("VACUUM")
+        except apsw.Error as error:
+            raise commit_error(error, self.path) from error
+
+    def shrink(self) -> None:
+        """Move all of the WAL into the file, which ends where its last page does. A reader who is in the way keeps it
+        from that; then it shrinks some other time."""
+        db = self._ready()
+        db.set_busy_timeout(RESTART_MS[1])
+        try:
+            with contextlib.suppress(apsw.BusyError):
+                db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+                self._n_pages = self._wal_size = 0
+        except apsw.Error as error:
+            raise commit_error(error, self.path) from error
+        finally:
+            db.set_busy_timeout(BUSY_MS)
+            self._size = self._stat()[1] or self._size
 
     def close(self, *, tell: bool = True) -> None:
         """Let go. `tell` leaves the file complete and marked as closed; without it this is what a crash leaves."""
@@ -193,125 +371,17 @@ class Writer:
         self._lock.release()
 
 
-def forget(db: apsw.Connection, root: str) -> None:
-    """Delete the conversation of a run and everything below it. Its events lose their bodies and stay in the chain."""
-    tree = [id for (id,) in db.execute(TREE, (root,))]
-    if not tree:
-        return
-    names = msgspec.json.encode(tree).decode()
-    runs = db.execute(f"select id, open from runs where conversation in {LISTED}", (names,)).fetchall()
-    still_open = [id for id, is_open in runs if is_open]
-    if still_open:
-        raise StoreError(f"{root} cannot be deleted: {still_open[0]} is still open in it. Nothing was changed.")
-    inside = set(tree)
-    forks = db.execute(f"select id, base_id, base_length from conversations where base_id in {LISTED}", (names,))
-    for id, base, length in forks.fetchall():
-        if id not in inside:
-            span = {"conversation": base, "start": 0, "stop": length, "target": id}
-            db.execute(f"insert into messages (conversation, n, body) {SPAN} {TARGET} {MESSAGES}", span)
-            db.execute(
-                "update conversations set base_id = null, base_length = null, base_start = null where id = ?", (id,)
-            )
-    ids = msgspec.json.encode([id for id, _ in runs]).decode()
-    owners = f"(select n from runs where id in {LISTED})"
-    db.execute(f"update events set body = null where owner in {owners}", (ids,))
-    for table, key in (("accounts", "id"), ("mail", "run"), ("outbox", "run")):
-        db.execute(f"delete from {table} where {key} in {LISTED}", (ids,))
-    db.execute("delete from conversations where id = ?", (tree[0],))
+def _in_turn(batches: list[Batch]) -> list[Batch]:
+    """Several commits as few: what is forgotten by one is gone before the next is written, which may bring it anew."""
+    out: list[Batch] = []
+    start = 0
+    for stop, batch in enumerate(batches, 1):
+        if batch.forgotten or stop == len(batches):
+            part = batches[start:stop]
+            out.append(part[0] if len(part) == 1 else merge(part))
+            start = stop
+    return out
 
 
-TARGET = "select (select n from conversations where id = :target), messages.n, messages.body"
-LISTED = "(select value from json_each(?))"
-TREE = """
-with recursive tree (id) as (
-    select conversation from runs where id = ?
-    union
-    select c.id from tree join conversations c on c.parent_id = tree.id
-)
-select id from tree
-"""
-
-
-@dataclass(slots=True)
-class Job:
-    """A commit that waits. `era` counts the failures that its caller had heard of."""
-
-    batch: Batch
-    loop: asyncio.AbstractEventLoop
-    future: asyncio.Future[int]
-    era: int
-
-
-class Group:
-    """Commits that wait at the same time share one transaction, and its fsync.
-
-    When one fails, all that were sent behind it fail too, up to the moment when the callers have heard of it: else a
-    later batch could be written before an earlier one that is tried again.
-    """
-
-    def __init__(self, writer: Writer) -> None:
-        self._writer = writer
-        self._queue: SimpleQueue[Job | None] = SimpleQueue()
-        self._era = 0
-        self._thread = Thread(target=self._work, name="retinue-store-writer", daemon=True)
-        self._thread.start()
-
-    async def commit(self, batch: Batch) -> int:
-        loop = asyncio.get_running_loop()
-        job = Job(batch, loop, loop.create_future(), self._era)
-        self._queue.put(job)
-        return await job.future
-
-    def stop(self) -> None:
-        """Finish what waits, then end the thread. Blocks."""
-        self._queue.put(None)
-        self._thread.join()
-
-    def _work(self) -> None:
-        era, failure = 0, StoreError()
-        stop = False
-        while not stop:
-            jobs, stop = self._next()
-            batches = [job.batch for job in jobs if job.era == era]
-            outcomes: list[int | StoreError]
-            try:
-                lasts = iter(self._writer.write(batches) if batches else ())
-                outcomes = [next(lasts) if job.era == era else failure for job in jobs]
-            except StoreError as error:
-                era, failure = era + 1, error
-                outcomes = [failure] * len(jobs)
-            self._tell(jobs, outcomes, era)
-            if not stop:
-                self._writer.tidy()
-
-    def _next(self) -> tuple[list[Job], bool]:
-        job = self._queue.get()
-        jobs: list[Job] = []
-        while job is not None:
-            jobs.append(job)
-            if len(jobs) == MOST_COMMITS:
-                return jobs, False
-            try:
-                job = self._queue.get_nowait()
-            except Empty:
-                return jobs, False
-        return jobs, True
-
-    def _tell(self, jobs: list[Job], outcomes: list[int | StoreError], era: int) -> None:
-        """One call into each loop that has somebody waiting."""
-        loops: dict[asyncio.AbstractEventLoop, list[tuple[asyncio.Future[int], int | StoreError]]] = {}
-        for job, outcome in zip(jobs, outcomes, strict=True):
-            loops.setdefault(job.loop, []).append((job.future, outcome))
-        for loop, told in loops.items():
-            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
-                loop.call_soon_threadsafe(self._hear, told, era)
-
-    def _hear(self, outcomes: list[tuple[asyncio.Future[int], int | StoreError]], era: int) -> None:
-        self._era = max(self._era, era)
-        for future, outcome in outcomes:
-            if future.done():
-                continue
-            if isinstance(outcome, StoreError):
-                future.set_exception(type(outcome)(*outcome.args))
-            else:
-                future.set_result(outcome)
+def _now() -> int:
+    return int(time.time() * 1000)

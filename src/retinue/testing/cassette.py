@@ -18,7 +18,7 @@ import msgspec
 from retinue.core.effects import ChildOutcome
 from retinue.core.orders import Orders
 from retinue.core.text import digest
-from retinue.core.values import Assistant, Message, ModelInfo, Reply, Restart, ToolSchema, Value
+from retinue.core.values import Assistant, Message, ModelInfo, Reply, Restart, ToolSchema, Usage, Value
 from retinue.errors import ConfigError, ModelError, ModelRejected, ModelUnavailable, RetinueError
 from retinue.models.base import Model, Request
 from retinue.testing.virtual_clock import VirtualLoop
@@ -65,6 +65,8 @@ class _Failure(Value):
     message: str
     kind: str = "server_error"
     after_seconds: float = 0.0
+    usage: Usage | None = None
+    sent: bool = True
 
 
 class _Header(Value):
@@ -239,6 +241,7 @@ class Cassette:
 class _Recorder:
     def __init__(self, cassette: Cassette, model: Model) -> None:
         self.info = model.info
+        self.says_progress = bool(getattr(model, "says_progress", False))
         self._cassette, self._model = cassette, model
 
     async def complete(self, request: Request, emit: Callable[[str], None]) -> Reply:
@@ -257,12 +260,15 @@ class _Recorder:
 
 
 class _Player:
+    says_progress = True
+
     def __init__(self, cassette: Cassette, info: ModelInfo) -> None:
         self.info = info
         self._cassette = cassette
 
     async def complete(self, request: Request, emit: Callable[[str], None]) -> Reply:
         ids, shown = _look(request)
+        request.progress.leave()
         line = await self._cassette._take(_model_act(request), shown)
         raw = _filled(bytes(line.value).decode(), ids)
         if line.kind == "error":
@@ -389,15 +395,17 @@ def _failure(error: Exception) -> _Failure:
     if isinstance(error, ModelError):
         known = next(t for t in (ModelUnavailable, ModelRejected, ModelError) if isinstance(error, t))
         after = error.after_seconds if isinstance(error, ModelUnavailable) else 0.0
-        return _Failure(type=known.__name__, message=str(error), kind=error.kind, after_seconds=after)
+        told = {"message": str(error), "kind": error.kind, "usage": error.usage, "sent": error.sent}
+        return _Failure(type=known.__name__, after_seconds=after, **told)
     return _Failure(type=type(error).__name__, message=str(error))
 
 
 def _raised(failure: _Failure) -> Exception:
     known = _ERRORS.get(failure.type)
-    if known is ModelUnavailable:
-        return ModelUnavailable(failure.message, failure.kind, failure.after_seconds)
     if known is not None:
-        return known(failure.message, failure.kind)
+        error = known(failure.message, failure.kind, usage=failure.usage, sent=failure.sent)
+        if isinstance(error, ModelUnavailable):
+            error.after_seconds = failure.after_seconds
+        return error
     # A class of the same name, so that whoever prints "Type: message" prints what it printed then.
     return cast(Exception, type(failure.type, (RuntimeError,), {})(failure.message))

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from retinue.core.pictures import look
 from retinue.core.values import Assistant, Call, Image, Message, Result, User
 from retinue.testing.fake_strict import NAME, words
 from retinue.testing.fake_wire import Trouble, Unit, encode, seal
@@ -266,4 +267,7 @@ class Turns:
             expected = "'image/jpeg', 'image/png', 'image/gif' or 'image/webp'"
             raise refuse(f"{at}.source.base64.media_type: Input should be {expected}")
         self._n_chars += len(data)
-        return Image(media_type=source["media_type"], data=data)
+        image = Image(media_type=source["media_type"], data=data)
+        if look(image).wrong:
+            raise refuse("Could not process image")
+        return image

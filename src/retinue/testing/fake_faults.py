@@ -219,8 +219,8 @@ _ROWS: tuple[Fault, ...] = (
         "F7c", "520, a page of a proxy", "R", _at_once(troubles.page, 520, "Web server is returning an unknown error")
     ),
     Fault("F9", "504 in the provider's shape", "R", _status(troubles.timed_out)),
-    Fault("F10", "the key is wrong", "T", _status(troubles.bad_key)),
-    Fault("F10b", "the key may not do this: 403, and the message repeats the key", "T", _status(troubles.forbidden)),
+    Fault("F10", "the key is wrong", "P", _status(troubles.bad_key)),
+    Fault("F10b", "the key may not do this: 403, and the message repeats the key", "P", _status(troubles.forbidden)),
     Fault("F11", "no such model", "T", _status(troubles.no_model)),
     Fault("F12", "the conversation is too long: 400", "S", _status(troubles.too_long)),
     Fault("F12b", "the conversation is too long, said inside a stream", "S", breaks.too_long, RESPONSES),
@@ -228,6 +228,7 @@ _ROWS: tuple[Fault, ...] = (
     Fault("F13", "the body is too large: 413", "S", _status(troubles.too_large)),
     Fault("F13b", "the body is too large: 413, a page", "S", _at_once(troubles.page, 413, "Payload Too Large")),
     Fault("F14", "a call without a result, so the provider says", "R", _status(troubles.orphan)),
+    Fault("F15", "a signature of a thought, or sealed reasoning, is refused", "R", _status(troubles.bad_seal)),
     Fault("F16", "the schema of a tool is refused", "T", _status(troubles.bad_schema)),
     Fault("F18", "the request is taken and never answered", "R", breaks.never),
     Fault("F19", "reset before any header", "R", breaks.reset),

@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
+from retinue.core.pictures import look
 from retinue.core.values import Assistant, Call, Image, Message, Result, User
 from retinue.testing.fake_strict import words
 from retinue.testing.fake_wire import Trouble, Unit, encode
@@ -185,7 +186,10 @@ class Contents:
                 texts.append(part["text"])
             elif "inlineData" in part:
                 data = camel(same(part["inlineData"], dict, PART + ".inline_data", n, i))
-                images.append(Image(media_type=str(data.get("mimeType", "")), data=str(data.get("data", ""))))
+                image = Image(media_type=str(data.get("mimeType", "")), data=str(data.get("data", "")))
+                if image.media_type.startswith("image/") and look(image).wrong:
+                    raise refuse("Unable to process input image. Please retry or report in the developer forum.")
+                images.append(image)
             elif "functionCall" in part:
                 raise refuse(CALL_TURN)
         if results or self._open:

@@ -87,6 +87,7 @@ class Connection(asyncio.Protocol):
         self._drained: asyncio.Future[None] | None = None
         self._close_after = False
         self.task: asyncio.Task[None] | None = None
+        self.unheard: Coroutine[Any, Any, Any] | None = None
         self.is_lost = False
         self.is_ended = False
 
@@ -128,6 +129,9 @@ class Connection(asyncio.Protocol):
 
     def _done(self, task: asyncio.Task[None]) -> None:
         self.task = None
+        if self.unheard is not None:
+            self.unheard.close()
+            self.unheard = None
         if task.cancelled():
             self.reset()
         elif (error := task.exception()) is not None:

@@ -36,6 +36,9 @@ Faults = Sequence[str | None] | Callable[[Heard, int], str | None]
 DEFAULT: tuple[Line, ...] = ("Done.",)
 GEMINI_PATH = re.compile(r"/v1(?:beta)?/(?:models|tunedModels)/([^/:]+):(?:generateContent|streamGenerateContent)\Z")
 
+MOMENTS = 4
+"""Turns of the loop until a connection that was let in, or cut off, is known as such."""
+
 
 @dataclass(frozen=True, slots=True)
 class Violation:
@@ -81,6 +84,8 @@ class FakeLLM:
         """So many requests lost their client before the end."""
         self.connections = 0
         """So many connections were made."""
+        self.refused_keys: dict[str, str] = {}
+        """Which key meets which fault, whatever else was asked for."""
         self._script = script
         self._faults = faults
         self._seconds = seconds
@@ -118,13 +123,16 @@ class FakeLLM:
         if self._server is None:
             return
         self._server.close()
-        tasks = [conn.task for conn in self._live if conn.task is not None]
-        for conn in list(self._live):
-            conn.is_ended = True
-            conn.transport.abort()
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        # Whoever was just let in is among the connections a moment later, and what is cut off is closed a moment later.
+        for _ in range(MOMENTS):
+            tasks = [conn.task for conn in self._live if conn.task is not None]
+            for conn in list(self._live):
+                conn.is_ended = True
+                conn.transport.abort()
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            await asyncio.sleep(0)
         await self._server.wait_closed()
         self._server = None
 
@@ -175,6 +183,8 @@ class FakeLLM:
         if fault is None and not self._seconds and not self.settings.pace_seconds and _is_plain(line):
             scene.play(compose(line, heard, prompt, self._cache.measure))
             return None
+        if inspect.iscoroutine(line):
+            conn.unheard = line  # closed if the client goes away before it has begun
         return self._answer(scene, fault, line)
 
     def _route(self, path: str) -> tuple[Wire, str | None]:
@@ -229,6 +239,8 @@ class FakeLLM:
         return fault
 
     def _named(self, heard: Heard, prompt: Prompt, ask: Ask) -> str | None:
+        if ask.key in self.refused_keys:
+            return self.refused_keys[ask.key]
         header = ask.headers.get("x-fault")
         found = asked(f"fault-{header}") if header else asked(heard.model)
         if found is None:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from retinue.core.pictures import look
 from retinue.core.values import Image, ToolSchema
 from retinue.testing.fake_http import Ask
 from retinue.testing.fake_strict import NAME, bad_schema, is_count, is_number, json_object
@@ -208,5 +209,8 @@ def image(url: Any, param: str) -> Image:
         kind, _, data = url[5:].partition(";base64,")
         if not data:
             raise refuse(f"Invalid '{param}'. Expected a valid URL, but got a value with an invalid format.", param)
-        return Image(media_type=kind, data=data)
+        found = Image(media_type=kind, data=data)
+        if look(found).wrong:
+            raise refuse("The image data you provided does not represent a valid image.", param, "invalid_image")
+        return found
     return Image(media_type="", data=url)

@@ -210,6 +210,20 @@ def orphan(scene: Scene) -> Trouble:
     )
 
 
+def bad_seal(scene: Scene) -> Trouble:
+    return _of(
+        scene,
+        _anthropic(400, "invalid_request_error", "messages.1.content.0: Invalid `signature` in `thinking` block"),
+        _openai(
+            400,
+            "The encrypted content gAAA... could not be verified.",
+            "invalid_encrypted_content",
+            "invalid_request_error",
+        ),
+        _gemini(400, "INVALID_ARGUMENT", "Function call is missing a thought_signature in functionCall parts."),
+    )
+
+
 def bad_schema(scene: Scene) -> Trouble:
     name = scene.heard.tools[0].name if scene.heard.tools else "lookup"
     chat = scene.wire.dialect == "openai_chat"

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import Any, Literal, Protocol
 
 from retinue.core.effects import ChildOutcome
 from retinue.core.orders import Order, Orders, Spec
+from retinue.core.permits import Ruling
 from retinue.core.policy import narrow
+from retinue.core.secrets import Redactor
 from retinue.core.state import Run
 from retinue.core.text import run_id
-from retinue.core.values import Capabilities, Image, Message, Restart, ToolSchema, Value
+from retinue.core.values import Call, Capabilities, Image, Message, Restart, ToolSchema, Value
+from retinue.sandbox.holding import Holding, real_paths
+from retinue.sandbox.private import NOTHING, Private
+
+NOTHING_SECRET = Redactor()
 
 
 class Answer(Value):
@@ -65,6 +73,9 @@ class Look(Protocol):
     async def children(self, run: str) -> Sequence[Kin]:
         """The children of a run, oldest first, live or ended."""
 
+    async def staff(self, spec: Spec) -> Sequence[Kin]:
+        """The children of a run, and those of the runs that it goes on for, oldest first."""
+
     async def started(self, since: int) -> Sequence[Kin]:
         """Every run that another has started at that time or later, oldest first."""
 
@@ -78,7 +89,10 @@ class Caller:
     may have started it; `woken`, that it had asked to wait and the wait is over. `back` are the ends of those it waited
     for that are not kept, so that `children` does not show them any more. `root` is the directory in which the run
     works, `held` what it may do at this moment, `bounds` the rules of the run and its ancestors, each with the
-    directory in which they are meant."""
+    directory in which they are meant. `rule` says what holds for another call of the same run, for tools that are led
+    on from what was permitted to something else. `redactor` knows the runtime's secrets: a tool that cuts what it shows
+    cleans it first, for half a secret is not found any more. `private` is what no tool may show or touch. `holding`
+    opens the run's directories; outside of a runtime there is none."""
 
     spec: Spec
     run: Run
@@ -93,6 +107,10 @@ class Caller:
     root: str = ""
     held: Capabilities = Capabilities()
     bounds: Sequence[tuple[str, tuple[str, ...]]] = ()
+    rule: Callable[[Call], Ruling] | None = None
+    redactor: Redactor = NOTHING_SECRET
+    holding: Holding | None = None
+    private: Private = NOTHING
 
     @property
     def id(self) -> str:
@@ -102,6 +120,17 @@ class Caller:
     def cwd(self) -> str:
         """Where it works, as far as it is known."""
         return self.root or self.spec.order.cwd
+
+    @contextmanager
+    def opening(self) -> Iterator[tuple[Caller, Holding]]:
+        """The caller with real directories, and what opens them: the tree's holding, or one for this call alone."""
+        if self.holding is not None:
+            yield self, self.holding
+            return
+        root = os.path.realpath(self.root) if os.path.isabs(self.root) else ""
+        held = real_paths(self.held)
+        with Holding((root, *(held.read or ()), *(held.write or ()))) as holding:
+            yield replace(self, root=root, held=held), holding
 
     def child_id(self, item: int = 0) -> str:
         """The id that item `item` of this call's children will have, for tools that must name it in their answer."""
@@ -121,7 +150,7 @@ class Caller:
 
     async def children(self) -> Sequence[Kin]:
         """The caller's children, oldest first, live or ended."""
-        return [] if self.look is None else await self.look.children(self.id)
+        return [] if self.look is None else await self.look.staff(self.spec)
 
 
 class Tool(Protocol):

@@ -6,9 +6,9 @@ import difflib
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from retinue.core.arguments import BadArguments, parse
+from retinue.core.arguments import BadArguments, parse, read
 from retinue.core.effects import ChildOutcome
-from retinue.core.orders import Spec
+from retinue.core.orders import Order, Spec
 from retinue.core.values import Call, Restart, ToolSchema
 from retinue.errors import ConfigError
 from retinue.sandbox.worktree import Changes
@@ -62,6 +62,11 @@ class Toolbox:
         if writes and self._kit is not None and (why := self._kit.writers.take(caller)):
             return Answer(text=f"Not run: {why}", error=True)
         return await found.run(caller, args)
+
+    def preview(self, agent: str, call: Call) -> tuple[Order, ...]:
+        """About which children a call would start, as far as its tool can tell from the arguments."""
+        look, args = getattr(self._tools.get(agent, {}).get(call.name), "preview", None), read(call.args)
+        return look(agent, args) if look is not None and args is not None else ()
 
     async def place(self, spec: Spec, home: str) -> str:
         """Where a run works: the directory that it was sent to, or a copy of it."""

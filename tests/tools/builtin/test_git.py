@@ -12,6 +12,7 @@ import pytest
 from retinue.core.values import Capabilities
 from retinue.tools.base import Answer
 from retinue.tools.builtin.git import OPTIONS, GitTool
+from retinue.tools.builtin.git_cuts import Hunks
 from retinue.tools.builtin.processes import Processes
 from tests.needs import needs
 from tests.sandbox.bwrap_world import House, in_house
@@ -155,14 +156,14 @@ def test_a_hostile_repository_runs_nothing(house: Path) -> None:
     assert not (workspace / "ran").exists()
 
 
-def test_filters_of_the_repository_are_contained(house: Path) -> None:
-    """They can be called anything, so they cannot be switched off; what they do has no effect."""
+def test_filters_of_the_repository_are_not_run(house: Path) -> None:
+    """They can be called anything, so they cannot be switched off one by one."""
     workspace = house / "workspace"
-    host_git(workspace, "config", "filter.evil.clean", "touch ran; cat /etc/shadow; cat")
+    host_git(workspace, "config", "filter.evil.clean", "touch ran; echo ran-evil; cat")
     (workspace / ".gitattributes").write_text("*.txt filter=evil\n")
     os.utime(workspace / "a.txt")
     answer = ask(house, "status")
-    assert "root:" not in answer.text
+    assert "ran-evil" not in answer.text and "ran-evil" not in ask(house, "diff").text
     assert not (workspace / "ran").exists()
 
 
@@ -201,3 +202,124 @@ def test_the_summary_is_one_line(tmp_path: Path) -> None:
     assert tool.summary({"args": ["log", "-n1"]}) == "git log -n1"
     assert (tool.restart, tool.risk) == ("pure", "read")
     assert all(name in tool.description for name in OPTIONS)
+
+
+KEY = "sk-ant-api03-" + "Qw7Zx9Lm2Np4Rt6Yv8Bk3Jd5Hf1Gs0Ac" * 3 + "AA"
+HALVES = (KEY[:30], KEY[13:40], KEY[-20:])
+
+
+def keyed(folder: Path, *words: str) -> Answer:
+    async def act(house: House) -> Answer:
+        caller = house.caller()
+        caller.redactor.learn({"KEY": KEY})
+        answer = await house.git.run(caller, {"args": list(words)})
+        assert isinstance(answer, Answer)
+        return answer
+
+    return in_house(folder, act)
+
+
+@pytest.fixture
+def keyed_house(house: Path) -> Path:
+    """A key in a commit's words, in a file's name, in a branch's, and in the line above every hunk."""
+    workspace = house / "workspace"
+    body = f"KEY={KEY}\n" + "#\n" * 6
+    (workspace / ".env").write_text(body + "DEBUG=0\n")
+    (workspace / f"{KEY}.txt").write_text("x\n")
+    host_git(workspace, "add", "-A")
+    host_git(workspace, "commit", "-q", "-m", f"add {KEY}\n\n123:{KEY}")
+    host_git(workspace, "tag", "-a", "-m", f"tag {KEY}", "v2")
+    host_git(workspace, "checkout", "-q", "-b", "other")
+    (workspace / ".env").write_text(body + "DEBUG=1\n")
+    host_git(workspace, "commit", "-q", "-am", "one")
+    host_git(workspace, "checkout", "-q", "main")
+    (workspace / ".env").write_text(body + "DEBUG=2\n")
+    host_git(workspace, "commit", "-q", "-am", "two")
+    host_git(workspace, "merge", "-q", "-s", "ours", "-m", "three", "other")
+    (workspace / ".env").write_text(body + "DEBUG=3\n")
+    return house
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["diff"],
+        ["diff", "-U0"],
+        ["diff", "HEAD~1"],
+        ["log", "-p"],
+        ["log", "-p", "--graph", "--all"],
+        ["log", "-p", "-m", "--graph"],
+        ["show", "-c", "HEAD"],
+        ["log", "-L8,8:.env"],
+        ["status", "-v"],
+        ["log", "--stat"],
+        ["log", "--stat=40,20"],
+        ["log", "--compact-summary"],
+        ["branch", "-v"],
+        ["tag", "-n3"],
+    ],
+)
+def test_nothing_is_cut_before_it_is_cleaned(keyed_house: Path, words: list[str]) -> None:
+    answer = keyed(keyed_house, *words)
+    assert not answer.error, answer.text
+    assert not any(half in answer.text for half in HALVES), answer.text
+
+
+def test_numbers_of_hunks_stay(keyed_house: Path) -> None:
+    assert "\n@@ -5,4 +5,4 @@\n" in keyed(keyed_house, "diff").text
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["log", "--format=%<(40,trunc)%s"],
+        ["log", "--format=%<|(40,ltrunc)%s"],
+        ["log", "--format=%><(40,mtrunc)%s"],
+        ["log", "--pretty=format:%>>(40,trunc)%s"],
+        ["log", "--pretty=tformat:%%%w(20,1,1)%s"],
+        ["log", "--format=%f"],
+        ["log", "--format=%+f"],
+        ["log", "--format=%al"],
+        ["log", "--format=%(trailers:valueonly)"],
+        ["log", "--pretty=email"],
+        ["log", "--pretty=ema"],
+        ["log", "--word-diff=plain"],
+        ["show", "--format=%<(40,trunc)%s"],
+        ["shortlog", "--group=trailer:123", "HEAD"],
+        ["shortlog", "--group", "format:%f", "HEAD"],
+        ["tag", "--format=%(align:width=20)%(subject)%(end)"],
+        ["tag", "--format", "%(contents:subject:sanitize)"],
+        ["branch", "--format=%(refname:rstrip=-1)"],
+    ],
+)
+def test_a_format_that_cuts_is_refused(keyed_house: Path, words: list[str]) -> None:
+    answer = keyed(keyed_house, *words)
+    assert answer.error and answer.text.startswith("Invalid parameters"), answer.text
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["log", "-1", "--format=%H%x09%an%n%+b%%%C(auto)%d"],
+        ["log", "-1", "--pretty=oneline"],
+        ["log", "-1", "--pretty"],
+        ["tag", "--format=%(refname:short) %(contents:subject) %(creatordate:iso)"],
+        ["branch", "--format", "%(HEAD) %(refname:lstrip=2) %(upstream:track)"],
+        ["shortlog", "-s", "--group=committer", "HEAD"],
+    ],
+)
+def test_a_format_that_shows_all_is_taken(keyed_house: Path, words: list[str]) -> None:
+    answer = keyed(keyed_house, *words)
+    assert not answer.error and answer.text, answer.text
+
+
+@pytest.mark.parametrize("size", [1, 7, 50, 5000])
+def test_hunks_are_found_however_the_output_comes(size: int) -> None:
+    text = (
+        b"@@ -1 +1,2 @@ def x\n+@@ -1 +1 @@ kept\n@@@ -1 -1,3 +1 @@@ y\n"
+        + b"z" * 9000
+        + b"@@ -1 +1 @@ kept\n@@ -1 +1 @@ z"
+    )
+    hunks = Hunks([])
+    out = b"".join(hunks.feed(text[i : i + size]) for i in range(0, len(text), size)) + hunks.close()
+    assert out == text.replace(b" def x", b"").replace(b" y\n", b"\n")[:-2]

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from retinue.core.display import several_lines
 from retinue.tools.base import Answer, Ask
-from retinue.tools.builtin.ask import AskTool, visible
+from retinue.tools.builtin.ask import AskTool
 from retinue.tools.builtin.think import Think
 from tests.tools.builtin.webcase import caller
 
@@ -34,8 +35,8 @@ def test_a_question_carries_its_options() -> None:
 def test_a_question_shows_nothing_that_cannot_be_seen() -> None:
     hidden = "Delete \u202etxt.exe\u202c?\u200b\x1b[2J\U000e0041\u2066 yes\ufeff"
     asked = asyncio.run(AskTool().run(caller(), {"question": hidden, "options": ["n\u200bo"]}))
-    assert asked == Ask(question="Delete txt.exe?[2J yes\n1. no")
-    assert visible("a\r\nb\tc 👩\u200d💻 \ud83d") == "a\nb\tc 👩\u200d💻 \ufffd"
+    assert asked == Ask(question="Delete txt.exe? yes\n1. no")
+    assert several_lines("a\r\nb\tc 👩\u200d💻 \ud83d") == "a\nb\tc 👩\u200d💻 \ufffd"
 
 
 @pytest.mark.parametrize(

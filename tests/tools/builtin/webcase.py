@@ -57,8 +57,11 @@ async def serving(
     """Says one thing for all, or one for each path."""
     server = Server()
 
+    tasks: list[asyncio.Task[Any] | None] = []
+
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         server.n_connects += 1
+        tasks.append(asyncio.current_task())
         # A case may end while its server is still talking: then this is cancelled.
         with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
             request = (await reader.readuntil(b"\r\n\r\n")).decode()
@@ -78,6 +81,12 @@ async def serving(
         yield server
     finally:
         listening.close()
+        await asyncio.sleep(0)
+        talking = [task for task in tasks if task is not None and not task.done()]
+        for task in talking:
+            task.cancel()
+        await asyncio.gather(*talking, return_exceptions=True)
+        await asyncio.sleep(0)
 
 
 async def told(tool: Any, url: str, who: Caller | None = None, **args: Any) -> Answer:

@@ -39,7 +39,7 @@ def is_alive(pid: int) -> bool:
         return False
 
 
-def until(is_so: Callable[[], bool], seconds: float = 10.0) -> bool:
+def until(is_so: Callable[[], bool], seconds: float = 60.0) -> bool:
     """Whether something outside this process comes to be."""
     end = time.monotonic() + seconds
     while not is_so():
@@ -49,7 +49,7 @@ def until(is_so: Callable[[], bool], seconds: float = 10.0) -> bool:
     return True
 
 
-async def until_async(is_so: Callable[[], bool], seconds: float = 10.0) -> bool:
+async def until_async(is_so: Callable[[], bool], seconds: float = 60.0) -> bool:
     end = time.monotonic() + seconds
     while not is_so():
         if time.monotonic() > end:

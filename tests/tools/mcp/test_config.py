@@ -230,7 +230,7 @@ def test_the_servers_of_an_untrusted_file_are_listed_and_nothing_more(tmp_path: 
     user.write_text(json.dumps({"mcpServers": {"same": {"command": "mine"}}}))
     servers, complaints = read_servers([project, user], {}, trusted=lambda path: path == user)
     assert [(s.name, s.command) for s in servers] == [("same", "mine")], "an untrusted file hides no trusted server"
-    assert [(c.server, c.kind) for c in complaints] == [("same", "untrusted"), ("evil[U+202E]", "untrusted")]
+    assert [(c.server, c.kind) for c in complaints] == [("same", "untrusted"), ("evil\\u202e", "untrusted")]
     assert all("trust the file" in c.text and c.file == str(project) for c in complaints)
 
 

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Sequence
+from typing import Any
+
 import click
 from msgspec.structs import replace
 
-from retinue.cli import exits, wire, words
+from retinue.cli import exits, raising, typed, wire, words
 from retinue.cli.completing import run_argument
 from retinue.cli.door import Door, common, note, out, pass_door
 from retinue.cli.running import dump, line_to
 from retinue.cli.shelf import Shelf
+from retinue.core.display import one_line, several_lines
 from retinue.errors import Refused
 
 YES = ("y", "yes", "ok", "allow")
 ALWAYS = ("a", "always")
 NO = ("n", "no", "deny")
+N_ID = 8
+HOW = {"permission": ("permitted", "denied"), "budget": ("added", "let land")}
+CONFIRM = {"permission": "Permit this call? [y/N] ", "budget": "Add it? [y/N] "}
 
 
 @click.command("approve")
@@ -22,17 +30,18 @@ NO = ("n", "no", "deny")
 @click.argument("answer", nargs=-1)
 @click.option("--deny", is_flag=True, help="No, instead of yes; ANSWER says why.")
 @click.option("--always", is_flag=True, help="Yes, and to equal calls in this tree from now on.")
-@click.option("--question", default="", metavar="ID", help="This question, instead of the oldest.")
+@click.option("--question", default="", metavar="ID", help="This question; needed where several are open.")
 @click.option("--json", "as_json", is_flag=True)
 @common
 @pass_door
 def command(
     door: Door, run: str, answer: tuple[str, ...], deny: bool, always: bool, question: str, as_json: bool
 ) -> int:
-    """Answer the oldest question of a run: permit a call, or reply to what it asks. Without a run, list all.
+    """Answer a question of a run: permit a call, or reply to what it asks. Without a run, list all.
 
     ANSWER is the reply to a question. To a call it is y, always, or no with a reason behind it; without it the call is
-    permitted.
+    permitted. A yes counts for the call that was shown: name it with --question, or it is shown now and asked for once
+    more.
     """
     if deny and always:
         raise click.UsageError("--deny and --always do not go together.")
@@ -45,32 +54,68 @@ def command(
         return _list(door, as_json)
     with line_to(door) as client:
         asked = [q for q in client.ask(wire.Questions(run=top))["questions"] if q["id"].startswith(question)]
-        if not asked:
-            raise Refused(
-                "question", f"run {words.short(top)} is not asking anything" + (" by that id" * bool(question))
-            )
-        first = asked[0]
+        first = _meant(asked, top, question)
         want = wire.Answer(run=top, text=text, question=first["id"], allow=not deny, always=always)
-        if first["kind"] == "permission":
-            want = _decision(want, answer, deny=deny)
+        if first["kind"] != "question":
+            want = _decision(want, first, answer, deny=deny)
+            if want.allow and not question and not _confirmed(first):
+                raise Refused("question", f"nothing was {HOW[first['kind']][0]}. {_how(first)}")
         client.ask(want)
-    how = "answered" if first["kind"] != "permission" else "permitted" if want.allow else "denied"
-    door.say(f"{how}: {words.line(first['text'], 200)}")
+    how = "answered" if first["kind"] == "question" else HOW[first["kind"]][0 if want.allow else 1]
+    door.say(f"{how}: {one_line(first['text'], 200)}")
     return exits.OK
 
 
-def _decision(want: wire.Answer, answer: tuple[str, ...], *, deny: bool) -> wire.Answer:
+def _meant(asked: Sequence[dict[str, Any]], top: str, question: str) -> dict[str, Any]:
+    """The one question that is answered. Which of several is meant, nobody guesses."""
+    if not asked:
+        raise Refused("question", f"run {words.short(top)} is not asking anything" + " by that id" * bool(question))
+    if len(asked) > 1:
+        for q in asked:
+            _show(q)
+        raise Refused("question", f"there are {len(asked)} open questions, and nothing was answered. {_how(asked[0])}")
+    return asked[0]
+
+
+def _how(q: dict[str, Any]) -> str:
+    return f"Name the one that you mean: retinue approve {words.short(q['run'])} --question {q['id'][:N_ID]} ..."
+
+
+def _confirmed(q: dict[str, Any]) -> bool:
+    """Whether somebody at a terminal permits the call that they are shown now."""
+    _show(q)
+    if sys.stdin is None or not sys.stdin.isatty():
+        return False
+    return (typed.line_after(CONFIRM[q["kind"]]) or "").lower() in YES
+
+
+def _show(q: dict[str, Any]) -> None:
+    out(
+        f"{words.short(q['run'])}  {q['id'][:N_ID]}  {words.agent(q['label'])}  {q['kind']}  {one_line(q['text'], 200)}"
+    )
+    if q["kind"] == "permission":
+        out("        " + several_lines(q["shown"]).replace("\n", "\n        "))
+        if price := words.asked_price(q):
+            out(f"       {price}")
+    if q["kind"] == "budget":
+        adds = f"y adds {raising.suggested(q)}, no lets it land; another amount"
+        out(f"        {adds}: {raising.command(q)}")
+
+
+def _decision(want: wire.Answer, q: dict[str, Any], answer: tuple[str, ...], *, deny: bool) -> wire.Answer:
     """What the words mean when a call waits for a permission. Words that are neither yes nor no are never a yes."""
     head, rest = (answer[0].lower().rstrip(",.:"), " ".join(answer[1:])) if answer else ("", "")
     if deny:
         return replace(want, allow=False)
     if head in NO:
         return replace(want, allow=False, always=False, text=rest)
-    if head in ALWAYS and not rest:
+    if head in ALWAYS and not rest and q["kind"] == "permission":
         return replace(want, allow=True, always=True, text="")
     if (head in YES and not rest) or not head:
         return replace(want, allow=True, text="")
-    raise click.UsageError(f"it asks for a permission: say y, always or no, not {words.line(want.text, 60)!r}.")
+    if q["kind"] == "budget":
+        raise click.UsageError(f"it asks about its limit: say y or no, or how much to add: {raising.command(q)}")
+    raise click.UsageError(f"it asks for a permission: say y, always or no, not {one_line(want.text, 60)!r}.")
 
 
 def _list(door: Door, as_json: bool) -> int:
@@ -84,9 +129,7 @@ def _list(door: Door, as_json: bool) -> int:
         if as_json:
             out(dump(q))
         else:
-            out(f"{words.short(q['run'])}  {words.agent(q['label'])}  {q['kind']}  {words.line(q['text'], 200)}")
-            if q["kind"] == "permission":
-                out("        " + words.safe(q["shown"]).replace("\n", "\n        "))
+            _show(q)
     if not asked:
         note("nobody asks anything")
     return exits.OK

@@ -9,6 +9,7 @@ import click
 from retinue.cli import wire
 from retinue.cli.door import Door, common, pass_door
 from retinue.cli.running import line_to
+from retinue.config.folders import note_store
 from retinue.errors import NotFound
 
 
@@ -22,4 +23,5 @@ def command(door: Door, file: str) -> None:
         raise NotFound(f"there are no runs in {door.places.root} yet: nothing to copy.")
     with line_to(door) as client:
         client.ask(wire.Backup(path=os.path.abspath(file)))
+    note_store(door.environ, os.path.realpath(file))  # what runs have said is in it, wherever it lies
     door.say(f"copied to {file}; use it with --store {file}")

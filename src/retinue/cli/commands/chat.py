@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from retinue.cli import asking, words
+from retinue.cli import asking
 from retinue.cli.chat import Chat, history_of
 from retinue.cli.configured import configured
 from retinue.cli.door import Door, common, option, pass_door
@@ -15,10 +15,14 @@ from retinue.cli.manners import is_reader, manners
 from retinue.cli.planning import Planned, make_plan
 from retinue.cli.prompting import Piped, Plain, Prompt, Rich
 from retinue.cli.wire import Terms
+from retinue.core.display import one_line
+from retinue.core.secret_values import secrets_of
+from retinue.core.secrets import Redactor
 from retinue.errors import ConfigError
 
 UNSAID: dict[str, Any] = {
     "max_tokens": None,
+    "on_limit": "",
     "max_turns": None,
     "timeout": None,
     "permission_prompts": "auto",
@@ -84,6 +88,7 @@ def _terms(door: Door, told: dict[str, Any], is_tty: bool) -> Terms:
         label=told["name"],
         cwd=cwd,
         budget=asking.budget(told["max_budget_usd"], told["max_tokens"]),
+        on_limit=told["on_limit"],
         timeout_seconds=told["timeout"],
         max_turns=told["max_turns"],
         mode=asking.mode(told["permission_mode"]),
@@ -98,7 +103,7 @@ def _earlier(door: Door, address: str) -> str:
 
     with Shelf(door.places) as shelf:
         line = shelf.resolve(address)
-    door.say(f"goes on from {line.short}: {words.line(line.task, 60)}")
+    door.say(f"goes on from {line.short}: {one_line(line.task, 60)}")
     return line.id
 
 
@@ -109,7 +114,8 @@ def _prompt(door: Door, chat: Chat, is_tty: bool) -> Prompt:
         return Plain()
     color = manners(door.environ, sys.stderr, door.color).color
     try:
-        made = Rich(history_of(door), chat.complete, lambda: chat.status, color, chat.ended)
+        hide = Redactor(secrets_of(door.environ)).clean
+        made = Rich(history_of(door), chat.complete, lambda: chat.status, color, chat.ended, hide)
     except ImportError as error:
         if error.name != "prompt_toolkit":
             raise

@@ -215,11 +215,13 @@ class _Hider:
     """Takes out of values what nobody should see on a screen."""
 
     def __init__(self, door: Door) -> None:
+        from retinue.core.secret_values import secrets_of
         from retinue.core.secrets import Redactor
 
-        self._environ, self._redactor = door.environ, Redactor.of_environment(door.environ)
+        self._environ, self._redactor = door.environ, Redactor(secrets_of(door.environ))
 
     def value(self, key: tuple[str, ...], value: Any) -> Any:
+        self._redactor.learn(_held(key, value))
         if key[0] == "mcp_servers" and isinstance(value, dict):
             secret = ("env", "headers", "http_headers")
             value = {
@@ -239,6 +241,21 @@ class _Hider:
         if key[:2] == ("models", "keys") or key[-1] == "secret_env":
             return "set" if self._environ.get(str(value), "").strip() else "not set"
         return ""
+
+
+def _held(key: tuple[str, ...], value: Any) -> dict[str, str]:
+    """The secrets that a setting holds itself: those of a server, and those in addresses."""
+    from retinue.core.secret_values import secrets_of_address, secrets_of_entry
+
+    if key[0] == "mcp_servers":
+        entries = [{key[-1]: value}, *([value, *value.values()] if isinstance(value, dict) else [])]
+        found = [secrets_of_entry("", entry) for entry in entries if isinstance(entry, dict)]
+    elif isinstance(value, str):
+        found = [secrets_of_address(key[-1], value)]
+    else:
+        inner = value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else ()
+        found = [_held(key, one) for one in inner]
+    return {f"{n} {k}": v for n, own in enumerate(found) for k, v in own.items()}
 
 
 def _toml(value: Any) -> str:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import click
 import msgspec
 
-from retinue.cli import wire, words
+from retinue.cli import wire
 from retinue.cli.book import Book
 from retinue.cli.door import Door, common, note, out, pass_door
 from retinue.cli.running import dump, line_to
+from retinue.core.display import one_line
 from retinue.core.values import Delivery
 from retinue.errors import NotFound
 
@@ -35,7 +36,7 @@ def list_(door: Door, state: str, as_json: bool) -> None:
         else:
             tries = f"{d.attempts} tries" if d.attempts != 1 else "1 try"
             where = d.origin.channel or "-"
-            out(f"{d.key[:12]}  {d.state:<10}  {where:<10}  {tries:<9}  {words.line(d.error or d.text, 80)}")
+            out(f"{d.key[:12]}  {d.state:<10}  {where:<10}  {tries:<9}  {one_line(d.error or d.text, 80)}")
     if not found and not as_json:
         door.say("no announcements")
 

@@ -39,7 +39,8 @@ def command(door: Door, as_json: bool, offline: bool, fix: bool, recover: str, c
         if finding.state == "broken":
             worst = exits.FAILED
         if not as_json:
-            out(line(finding, color=colors(door, color), plain=is_plain))
+            is_colored = colors(door, color)
+            out(line(finding, color=is_colored, plain=is_plain), styled=is_colored)
     if as_json:
         rows = [{"name": f.name, "state": f.state, "text": f.text, "fix": f.fix} for f in findings]
         out(dump({"ok": worst == exits.OK, "checks": rows}))

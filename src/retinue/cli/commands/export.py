@@ -6,10 +6,10 @@ import os
 
 import click
 
+from retinue.cli import answer_file
 from retinue.cli.book import Book
 from retinue.cli.completing import run_argument
 from retinue.cli.door import Door, common, out, pass_door
-from retinue.cli.running import write_answer
 from retinue.cli.shelf import Shelf
 
 FORMATS = ("md", "jsonl", "stream-json", "perfetto", "html")
@@ -30,7 +30,7 @@ def command(door: Door, run: str, form: str, output: str) -> None:
     with Book(door.places) as book:
         text = exporting.FORMATS[form](book, book.tree(id))
     if output:
-        write_answer(output, text, os.getcwd())
+        answer_file.write(answer_file.settled(output, os.getcwd()), text)
         door.say(f"written to {output}")
     else:
         out(text.rstrip("\n"))

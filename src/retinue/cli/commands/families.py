@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
-from retinue.cli import words
 from retinue.cli.door import out
 from retinue.cli.running import dump
+from retinue.core.display import one_line
 
 
 @click.command("families")
@@ -26,7 +26,7 @@ def command(name: str, as_json: bool) -> None:
             return
         out(f"{name}: {', '.join(found.tool_names)}\n")
         for tool in found.tools():
-            out(f"  {tool.schema.name}: {words.line(tool.schema.description, 100)}")
+            out(f"  {tool.schema.name}: {one_line(tool.schema.description, 100)}")
         out("\nsettings that differ from nothing:")
         for key, value in settings.items():
             out(f"  {key} = {value}")

@@ -13,6 +13,7 @@ from retinue.cli.book import Book
 from retinue.cli.completing import run_argument
 from retinue.cli.door import Door, Duration, common, out, pass_door
 from retinue.cli.shelf import Shelf
+from retinue.core.display import json_text, one_line, several_lines
 from retinue.core.state import Ended
 from retinue.core.values import Assistant, Message, Result
 
@@ -49,7 +50,8 @@ def _steps(book: Book, id: str, follow: bool, last: int, first: int) -> None:
             after = page[-1][0]
             for seq, entry in page:
                 if entry.at >= first:
-                    found.append(msgspec.json.encode({"seq": seq, **msgspec.to_builtins(entry)}).decode())
+                    raw = msgspec.json.encode({"seq": seq, **msgspec.to_builtins(entry)}).decode()
+                    found.append(json_text(raw))
         for text in found[-shown:] if shown else found:
             out(text)
         shown = 0
@@ -84,13 +86,13 @@ def tell(n: int, message: Message, tools: bool) -> Iterator[str]:
     """A message for people."""
     if isinstance(message, Assistant):
         if message.text:
-            yield f"{n:>4} assistant: {words.safe(message.text)}"
+            yield f"{n:>4} assistant: {several_lines(message.text)}"
         for call in message.calls:
-            yield f"{n:>4} calls {call.name}" + (f" {words.safe(call.args)}" if tools else "")
+            yield f"{n:>4} calls {one_line(call.name)}" + (f" {several_lines(call.args)}" if tools else "")
     elif isinstance(message, Result):
         state = "denied" if message.denied else "failed" if message.error else "done"
-        text = words.safe(message.text) if tools else words.line(message.text, 100)
-        yield f"{n:>4} {message.name or 'tool'} {state}: {text}"
+        text = several_lines(message.text) if tools else one_line(message.text, 100)
+        yield f"{n:>4} {one_line(message.name) or 'tool'} {state}: {text}"
     else:
         who = words.short(message.sender) if message.sender else "user" if message.kind == "task" else message.kind
-        yield f"{n:>4} {who}: {words.safe(message.text)}"
+        yield f"{n:>4} {who}: {several_lines(message.text)}"

@@ -6,12 +6,13 @@ from typing import Any
 
 import click
 
-from retinue.cli import exits, settings, wire, words
+from retinue.cli import exits, settings, wire
 from retinue.cli.door import Door, common, out, pass_door
 from retinue.cli.mcp_files import find_servers
 from retinue.cli.plan import Plan
 from retinue.cli.running import dump, line_to
 from retinue.cli.trusting import is_trusted
+from retinue.core.display import one_line, several_lines
 from retinue.errors import NotFound
 
 
@@ -44,14 +45,14 @@ def list_(door: Door, as_json: bool, mcp_config: tuple[str, ...], strict_mcp_con
         name, n_tools = server["name"] or server["source"], len(server["tools"])
         out(f"{name}  {server['status']}  {n_tools} tools  {server['source'] or 'given'}")
         if server["error"]:
-            out(f"    {words.line(server['error'], 300)}")
+            out(f"    {one_line(server['error'], 300)}")
         for name in server["tools"]:
             out(f"    {name}")
         for tool in server["withheld"]:
             out(f"    {tool['tool']}: withheld, {tool['reason']}")
             for label in ("approved", "offered"):
                 if tool[label]:
-                    out(f"      {label}: " + words.safe(tool[label]).replace("\n", "\n        "))
+                    out(f"      {label}: " + several_lines(tool[label]).replace("\n", "\n        "))
     if not servers:
         door.say("no MCP server is configured here: .mcp.json of the project, mcp.json of the user, or --mcp-config")
     return exits.OK
@@ -90,8 +91,8 @@ def _ask(door: Door, given: tuple[str, ...], strict: bool, approve: str = "", to
         )
     if not found.sources:
         return found.left_out
-    env = {name: value for name, value in door.environ.items() if name in found.env}
-    plan = Plan(servers=tuple(found.sources), root=door.places.root)
+    servers, env = found.told(door.environ)
+    plan = Plan(servers=servers, root=door.places.root)
     with line_to(door) as client:
         told: list[dict[str, Any]] = client.ask(wire.Servers(plan=plan, env=env, approve=approve, tool=tool))["mcp"]
     return [*told, *found.left_out]

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import click
 
-from retinue.cli import words
+from retinue.cli import parked, words
 from retinue.cli.door import Door, Duration, common, out, pass_door
 from retinue.cli.shelf import Line, Shelf
+from retinue.core.display import json_text, one_line
 
 RECENT_MS = 3_600_000
 HEADINGS = ("RUN", "AGENT", "STATE", "TASK", "MODEL", "AGE", "TOKENS", "COST")
@@ -36,12 +37,16 @@ def command(
     while True:
         with Shelf(door.places) as shelf:
             lines = _lines(shelf, tree, everything or bool(states) or since is not None, limit)
+            waiting = {line.root: line for line in reversed(shelf.open_runs()) if line.waits_for}
+        asked = {line.limit_of for line in waiting.values()}
+        lines = [line._replace(waits_for=waiting[line.id].waits_for) if line.id in waiting else line for line in lines]
+        lines = [line._replace(state=_asking(line.state)) if line.id in asked else line for line in lines]
         if since is not None:
             first = time.time() * 1000 - since * 1000
             lines = [line for line in lines if line.created_at >= first]
         if states:
             lines = [line for line in lines if words.wanted(line.state, states)]
-        text = _as_json(lines) if as_json else _table(lines, tree)
+        text = _as_json(lines) if as_json else _table(lines, tree) + _waits(lines, waiting)
         if text != seen:
             _print(text, clear=watch and not as_json and sys.stdout.isatty())
             if not text and not as_json and not watch:
@@ -86,8 +91,23 @@ def _nothing(door: Door, everything: bool) -> str:
     return f'no runs in {door.places.root}.{more} Start one: retinue run "..."'
 
 
+def _asking(state: str) -> str:
+    """A run about whose limit somebody has to decide needs a person, whoever of its tree waits for it."""
+    return state if state in words.ENDS or state == "paused" else "needs_input"
+
+
 def _as_json(lines: Sequence[Line]) -> str:
-    return "\n".join(json.dumps(line._asdict(), ensure_ascii=False) for line in lines)
+    return "\n".join(json_text(json.dumps(line._asdict(), ensure_ascii=False)) for line in lines)
+
+
+def _waits(lines: Sequence[Line], waiting: Mapping[str, Line]) -> str:
+    """For each run that waits for its provider, or has somebody who does: what for, and what to do next."""
+    roots = dict.fromkeys(line.root for line in lines if line.root in waiting)
+    told = []
+    for root, line in ((r, waiting[r]) for r in roots):
+        about, verb = words.short(line.limit_of or root), "asks" if line.limit_of else "waits"
+        told.append(f"{about} {verb}: {parked.advice(line.waits_kind, line.waits_for, line.model, about, line.more)}")
+    return "\n" + "\n".join(one_line(text, 400) for text in told) if told else ""
 
 
 def _table(lines: Sequence[Line], tree: bool) -> str:
@@ -97,17 +117,16 @@ def _table(lines: Sequence[Line], tree: bool) -> str:
     rows = [HEADINGS]
     for line in lines:
         lasted = (line.ended_at or now) - line.created_at
-        name = ("  " * line.depth if tree else "") + line.label
+        lead = "  " * line.depth if tree else ""
         rows.append(
             (
                 line.short,
-                words.line(name.rstrip(), 24) if not name.startswith(" ") else name[:24],
+                (lead + one_line(line.label, 24))[:24],
                 f"{words.glyph(line.state)} {words.shown(line.state)}",
-                words.line(line.task, 40),
-                words.line(line.model, 28),
+                one_line(line.task, 40),
+                one_line(line.model, 28),
                 words.span(lasted),
-                words.count(line.tokens),
-                words.money(line.usd),
+                *line.amounts,
             )
         )
     widths = [max(len(row[i]) for row in rows) for i in range(len(HEADINGS))]

@@ -15,6 +15,7 @@ from retinue.cli.facts import ending, word
 from retinue.cli.running import dump
 from retinue.cli.shelf import Shelf
 from retinue.cli.stream_json import Head, Teller
+from retinue.core.display import one_line
 from retinue.store.base import Row
 
 LONGEST_SECONDS = 2.0
@@ -55,6 +56,6 @@ def describe(row: Row) -> str:
     """One line about how a run stands."""
     order, state, end = row.spec.order, word(row), ending(row)
     label = words.agent(order.label or order.agent)
-    about = words.line((end.error or end.text) if end is not None else order.task, 80)
+    about = one_line((end.error or end.text) if end is not None else order.task, 80)
     indent = "  " * row.spec.depth
     return f"{indent}{words.glyph(state)} {label} {words.short(row.spec.id)} {words.shown(state)}: {about}"

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from retinue.cli import asking, exits, wire, words
+from retinue.cli import answer_file, asking, exits, wire, words
 from retinue.cli.configured import configured
 from retinue.cli.door import Door, Duration, common, option, out, pass_door
 from retinue.cli.planning import Planned, make_plan
@@ -38,6 +38,11 @@ def _limiting(command: Any) -> Any:
         (
             option("--max-budget-usd", type=float, metavar="USD", help="What the whole tree may cost."),
             option("--max-tokens", type=int, metavar="N", help="How many tokens the whole tree may use."),
+            option(
+                "--on-limit",
+                type=click.Choice(["land", "ask", "stop"]),
+                help="At a limit of money or tokens: a last turn, ask you, or end at once.",
+            ),
             option("--max-turns", type=int, metavar="N", help="How many turns the run itself may take."),
             option("--timeout", type=Duration(), metavar="TIME", help="When the run is ended: 90s, 10m, 1h."),
             option("--strict", is_flag=True, help="Exit with 3 when a sub-agent failed, 4 when a call was denied."),
@@ -103,6 +108,8 @@ def command(door: Door, /, **told: Any) -> int:
     wish = _wish(door, told)
     if told["go_on"] or told["resume"]:
         return _again(door, told, wish)
+    if told["on_limit"] == "ask" and wish.is_memory and not wish.can_answer:
+        raise click.UsageError("nobody could answer: --on-limit ask needs a store, or a terminal.")
     planned, terms = _plan(door, told, value), _terms(door, told, wish)
     if told["input_format"] == "stream-json":
         return _converse(door, planned, terms, wish)
@@ -127,14 +134,16 @@ def _wish(door: Door, told: dict[str, Any]) -> Wish:
     is_tty = sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()
     prompts = told["permission_prompts"]
     headless = told["is_print"] or told["as_json"] or told["output_format"] != "text"
+    named = (told["output_last_message"], told["write"])
     return Wish(
         format="stream-json" if told["as_json"] else told["output_format"],
         deltas=told["include_partial_messages"],
         is_headless=headless,
+        waits=prompts == "wait",
         can_answer=prompts == "terminal" or (prompts == "auto" and is_tty and not headless and not told["bg"]),
         is_strict=told["strict"],
         fail_on=told["fail_on"] or "",
-        files=tuple(f for f in (told["output_last_message"], told["write"]) if f),
+        files=tuple(answer_file.settled(f, door.places.cwd) for f in named if f),
         is_memory=told["no_session_persistence"],
     )
 
@@ -165,6 +174,7 @@ def _terms(door: Door, told: dict[str, Any], wish: Wish) -> wire.Terms:
         label=told["name"],
         cwd=cwd,
         budget=asking.budget(told["max_budget_usd"], told["max_tokens"]),
+        on_limit=told["on_limit"] or "",
         timeout_seconds=told["timeout"],
         max_turns=told["max_turns"],
         mode=asking.mode(modes[0]) if modes else "",

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import click
 
-from retinue.cli import facts, words
+from retinue.cli import facts, parked, words
 from retinue.cli.book import Book
 from retinue.cli.completing import run_argument
 from retinue.cli.door import Door, common, out, pass_door
@@ -15,7 +15,9 @@ from retinue.cli.running import dump
 from retinue.cli.shelf import Shelf
 from retinue.cli.stream_json import Head, Teller
 from retinue.cli.wire import Final
+from retinue.core.display import one_line, several_lines
 from retinue.core.state import Asking, Waiting, Working
+from retinue.core.values import Usage
 from retinue.store.base import Row
 
 
@@ -35,12 +37,12 @@ def command(door: Door, run: str, as_json: bool) -> None:
             for item in book.history(final):
                 for _ in teller.tell(item):
                     pass
-            out(dump({**teller.result(final), "agents": [_agent(row) for row in final.rows]}))
+            out(dump({**teller.result(final), "agents": [_agent(row, final) for row in final.rows]}))
             return
     out("\n".join([*_header(final, line.state), "", *_tree(final, line.state == "paused"), *_result(final)]))
 
 
-def _agent(row: Row) -> dict[str, object]:
+def _agent(row: Row, final: Final) -> dict[str, object]:
     end = facts.ending(row)
     return {
         "id": row.spec.id,
@@ -49,27 +51,45 @@ def _agent(row: Row) -> dict[str, object]:
         "agent": words.agent(row.spec.order.agent),
         "state": facts.word(row),
         "stop": end.stop if end is not None else "",
+        "missing": facts.missing(row),
+        "waits_for": facts.waits_for(row),
+        "limit_of": facts.limit_of(row),
         "task": row.spec.order.task,
         "model": row.run.model_used or row.spec.model,
         "turns": row.run.turn,
         "usage": facts.usage_json(row.run.usage),
+        "cost_usd": row.run.usage.usd,
+        "cost_is_known": row.run.usage.cost_is_known and (final.priced or row.run.usage.nanos > 0),
+        "price_tag": facts.tag_json(row.spec),
+        "cache": facts.cache_json(row.run.cache),
         "files_loaded": facts.plain(row.spec.order.loaded),
     }
 
 
 def _header(final: Final, state: str) -> list[str]:
     top = final.rows[0]
-    order, tokens_usd = top.spec.order, facts.spent(final)
+    order, (tokens, usd) = top.spec.order, facts.spent(final).words
     end = facts.ending(top)
     lines = [
         f"run      {top.spec.id} ({words.short(top.spec.id)})",
-        f"task     {words.line(order.task, 200)}",
+        f"task     {one_line(order.task, 200)}",
         f"state    {words.glyph(state)} {words.shown(state)}" + (f" ({end.stop})" if end is not None else ""),
-        f"agent    {words.agent(order.agent)}, {top.run.model_used or top.spec.model}",
-        f"where    {order.cwd or '-'}",
+        f"agent    {one_line(words.agent(order.agent))}, {one_line(top.run.model_used or top.spec.model)}",
+        f"where    {one_line(order.cwd) or '-'}",
         f"started  {_clock(top.spec.created_at)}, {words.span(facts.elapsed(top, int(time.time() * 1000)))}",
-        f"spent    {words.count(tokens_usd[0])} tokens, {words.money(tokens_usd[1])}, {top.run.turn} turns of its own",
+        f"spent    {tokens}, {usd}, {top.run.turn} turns of its own",
     ]
+    if lacking := facts.missing(top):
+        lines.append(f"missing  {one_line(lacking)}")
+    if cached := words.cache(facts.cache_json(facts.tree_cache(final))):
+        lines.append(f"cache    {cached}")
+    for row in final.rows:
+        if why := facts.waits_for(row):
+            about = facts.limit_of(row)
+            kind, more, who = facts.waits_kind(row), facts.more_of(row), words.short(about or top.spec.id)
+            told = parked.advice(kind, why, row.spec.model, who, more)
+            lines.append(f"{'asks ' if about else 'waits'}    {one_line(told, 400)}")
+            break
     if (limits := _limits(final)) is not None:
         lines.append(limits)
     lines += _loaded(final)
@@ -83,7 +103,7 @@ def _loaded(final: Final) -> list[str]:
     files = {f.sha256 + f.path: f for row in final.rows for f in row.spec.order.loaded}
     if not files:
         return []
-    each = [f"{words.line(f.path)} ({f.bytes} bytes, about {words.count(f.tokens)} tokens)" for f in files.values()]
+    each = [f"{one_line(f.path)} ({f.bytes} bytes, about {words.count(f.tokens)} tokens)" for f in files.values()]
     total = f"         about {words.count(sum(f.tokens for f in files.values()))} tokens a turn"
     lines = [f"{'files' if n == 0 else '':<9}{text}" for n, text in enumerate(each)]
     return lines + ([total] if len(each) > 1 else [])
@@ -95,10 +115,11 @@ def _limits(final: Final) -> str | None:
         return None
     parts = []
     shows: tuple[Callable[[int], str], ...] = (words.count, lambda n: words.money(n / 1e9), str, str)
-    for limit, used, show in zip(account.limit, account.spent, shows, strict=True):
+    for limit, used, show, guess in zip(account.limit, account.spent, shows, (*account.guess[:2], 0, 0), strict=True):
         if limit is not None:
             filled = min(10, round(10 * used / limit)) if limit else 10
-            parts.append(f"{'▓' * filled}{'░' * (10 - filled)} {show(used)} of {show(limit)}")
+            spent = words.bound(show(used), is_bound=bool(guess))
+            parts.append(f"{'▓' * filled}{'░' * (10 - filled)} {spent} of {show(limit)}")
     return "budget   " + ", ".join(parts)
 
 
@@ -106,26 +127,42 @@ def _tree(final: Final, is_paused: bool) -> list[str]:
     below: dict[str, list[Row]] = {}
     for row in final.rows[1:]:
         below.setdefault(row.spec.parent, []).append(row)
-    totals: dict[str, int] = {}
+    totals: dict[str, Usage] = {}
     for row in reversed(final.rows):
-        totals[row.spec.id] = row.run.usage.tokens + sum(totals[c.spec.id] for c in below.get(row.spec.id, []))
+        total = row.run.usage
+        for child in below.get(row.spec.id, []):
+            total = total.plus(totals[child.spec.id])
+        totals[row.spec.id] = total
     out_lines: list[str] = []
     todo = [(final.rows[0], "", "")]
     while todo:
         row, lead, branch = todo.pop()
         state = "paused" if is_paused and facts.ending(row) is None else facts.word(row)
-        label = words.line(words.agent(row.spec.order.label or row.spec.order.agent), 24)
+        label = one_line(words.agent(row.spec.order.label or row.spec.order.agent), 24)
         out_lines.append(
             f"{lead}{branch}{words.glyph(state)} {label} {words.short(row.spec.id)}  {words.shown(state)}  "
             f"{words.span(facts.elapsed(row, int(time.time() * 1000)))}  "
-            f"self {words.count(row.run.usage.tokens)}  tree {words.count(totals[row.spec.id])}  turn {row.run.turn}"
-            + (f"  {words.line(_says(row), 60)}" if _says(row) else "")
+            f"self {_tokens(row.run.usage)}  tree {_tokens(totals[row.spec.id])}  turn {row.run.turn}"
+            + _cached(row)
+            + (f"  {one_line(_says(row), 60)}" if _says(row) else "")
         )
         children = below.get(row.spec.id, [])
         inner = lead + ("" if not branch else "   " if branch.startswith("└") else "│  ")
         for n, child in reversed(list(enumerate(children))):
             todo.append((child, inner, "└─ " if n == len(children) - 1 else "├─ "))
     return out_lines
+
+
+def _tokens(usage: Usage) -> str:
+    return words.tokens(usage.tokens, is_bound=bool(usage.estimated), is_short=True)
+
+
+def _cached(row: Row) -> str:
+    """What its prompts were to find in the provider's cache, and found."""
+    cached = row.run.cache
+    return (
+        f"  cache {words.count(cached.read)}/{words.count(cached.expected)}" if cached.expected or cached.read else ""
+    )
 
 
 def _says(row: Row) -> str:
@@ -135,16 +172,16 @@ def _says(row: Row) -> str:
     calls = state.calls if isinstance(state, (Asking, Waiting, Working)) else None
     if calls is not None and calls.questions:
         return "asks: " + calls.questions[0].text
-    return row.spec.order.task if row.spec.parent else ""
+    return facts.waits_for(row) or (row.spec.order.task if row.spec.parent else "")
 
 
 def _result(final: Final) -> list[str]:
     end = facts.ending(final.rows[0])
     if end is None:
         return []
-    lines = ["", words.safe(end.text)] if end.text else []
+    lines = ["", several_lines(end.text)] if end.text else []
     if end.error and end.state != "completed":
-        lines += ["", f"error: {words.safe(end.error)}"]
+        lines += ["", f"error: {several_lines(end.error)}"]
     return lines + [f"artifact {a.sha256} ({a.bytes} bytes): the whole of what was cut" for a in end.artifacts]
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 import time
 
 import click
@@ -27,20 +29,34 @@ def command(door: Door, everything: bool) -> int:
         targets = [_own(door, t) for t in targets]
     n = 0
     for target in targets:
-        client = connect(target, {})
-        if client is None:
-            continue
-        with client:
-            status = client.ask(wire.Status())
-            client.ask(wire.Stop())
+        try:
+            client = connect(target, {})
+            if client is None:
+                continue
+            with client:
+                client.hurry(WAIT_SECONDS)
+                status = client.ask(wire.Status())
+                client.ask(wire.Stop())
+            pid, n_open = status["pid"], status["open"]
+        except exits.HostSilent as error:
+            _kill(error.pid)
+            note(f"retinue: host {error.pid} did not answer and was killed; what is on record is kept")
+            pid, n_open = error.pid, 0
         if not _gone(target):
-            note(f"retinue: the host {status['pid']} is still closing; its runs are on record")
+            note(f"retinue: the host {pid} is still closing; its runs are on record")
             return exits.FAILED
         n += 1
-        note(f"stopped host {status['pid']}" + (f"; {status['open']} runs stay open" if status["open"] else ""))
+        note(f"stopped host {pid}" + (f"; {n_open} runs stay open" if n_open else ""))
     if not n:
         door.say("no host is running")
     return exits.OK
+
+
+def _kill(pid: int) -> None:
+    """By its own number, which the system told of the other end of the line; what it runs ends with it."""
+    if pid > 1 and pid != os.getpid():
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
 
 
 def _own(door: Door, target: places.Places) -> places.Places:

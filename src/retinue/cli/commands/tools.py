@@ -8,6 +8,7 @@ import msgspec
 from retinue.cli import words
 from retinue.cli.door import Door, common, out, pass_door
 from retinue.cli.running import dump
+from retinue.core.display import one_line
 from retinue.errors import NotFound, Refused
 
 
@@ -40,7 +41,7 @@ def _explained(door: Door, tool: str, run: str, args: str) -> str:
 
     try:
         msgspec.json.decode(args, type=dict)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, RecursionError) as error:
         raise click.UsageError(f"--args must be an object in JSON: {error}.") from None
     with Shelf(door.places) as shelf:
         line = shelf.resolve(run)
@@ -70,4 +71,4 @@ def _list(name: str, as_json: bool) -> None:
             out(f"{tool.schema.name}  ({risk}, {tool.restart})\n\n{tool.schema.description}\n")
             out(msgspec.json.format(msgspec.json.encode(tool.schema.parameters), indent=2).decode())
         else:
-            out(f"{tool.schema.name:<13}  {risk:<8}  {words.line(tool.schema.description, 90)}")
+            out(f"{tool.schema.name:<13}  {risk:<8}  {one_line(tool.schema.description, 90)}")

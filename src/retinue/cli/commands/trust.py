@@ -12,13 +12,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from retinue.cli import exits, words
+from retinue.cli import exits
 from retinue.cli.door import Door, common, note, out, pass_door
+from retinue.cli.typed import line_after
+from retinue.core.display import json_text, one_line, reveal
 from retinue.errors import ConfigError
+from retinue.sandbox.regular import read_small
 
 if TYPE_CHECKING:
     from retinue.config.trust import Standing
 
+MOST_BYTES = 8 << 20
 SERVERS = (".mcp.json", "mcp.json", "settings.json", "settings.local.json", "config.toml")
 ADVICE = ("AGENTS.md", "CLAUDE.md", "GEMINI.md")
 
@@ -87,43 +91,41 @@ def _list(projects: dict[str, Any]) -> int:
     for root, record in sorted(projects.items()):
         gone = "" if os.path.isdir(root) else "  (gone)"
         day = time.strftime("%Y-%m-%d %H:%M", time.localtime(record.at / 1000))
-        out(f"{words.line(root)}  {len(record.files)} files  since {day}{gone}")
+        out(f"{one_line(root)}  {len(record.files)} files  since {day}{gone}")
     if not projects:
         note("no project is trusted")
     return exits.OK
 
 
 def _agreed() -> bool:
-    sys.stderr.write("trust these files, as they are now? [y/N] ")
-    sys.stderr.flush()
-    said = sys.stdin.readline() if sys.stdin is not None else ""
+    said = line_after("trust these files, as they are now? [y/N] ")
     if not sys.stdin or not sys.stdin.isatty():
         sys.stderr.write("\n")
-    if said.strip().lower() in ("y", "yes"):
+    if said is not None and said.lower() in ("y", "yes"):
         return True
-    note("nothing was trusted" + ("" if said else ": say yes, or use --yes"))
+    note("nothing was trusted" + (": say yes, or use --yes" if said is None else ""))
     return False
 
 
 def _refused(seen: Standing) -> None:
     for name, why in sorted(seen.refused.items()):
-        note(f"  {words.line(name)}: {why}; it stays without effect")
+        note(f"  {one_line(name)}: {why}; it stays without effect")
 
 
 def preview(door: Door, seen: Standing) -> Iterator[str]:
     """What trusting would make active, in words in which nothing can hide."""
-    yield f"project: {words.line(seen.root)}"
+    yield f"project: {_name(seen.root)}"
     for word, names in (("changed", seen.changed), ("new", seen.added), ("gone", seen.removed)):
         if seen.state == "changed" and names:
-            yield f"{word} since it was trusted: {', '.join(map(words.line, names))}"
+            yield f"{word} since it was trusted: {', '.join(map(_name, names))}"
     sections = (
         ("settings", _settings(seen)),
         ("servers of tools that would be started", _servers(seen)),
         ("agents that would do more without asking", _agents(door, seen)),
         ("advice that would be put into prompts", _advice(seen)),
         ("not run in any case", _hooks(seen)),
-        ("not trusted", (f"{words.line(n)}: {why}" for n, why in sorted(seen.refused.items()))),
-        ("all files", (f"{words.line(n)}  sha256 {digest[:16]}" for n, digest in sorted(seen.files.items()))),
+        ("not trusted", (f"{_name(n)}: {why}" for n, why in sorted(seen.refused.items()))),
+        ("all files", (f"{_name(n)}  sha256 {digest[:16]}" for n, digest in sorted(seen.files.items()))),
     )
     for title, lines in sections:
         listed = list(lines)
@@ -134,8 +136,7 @@ def preview(door: Door, seen: Standing) -> Iterator[str]:
 
 def _text(seen: Standing, name: str) -> str | None:
     try:
-        data = Path(seen.root, name).read_bytes()
-        return data.decode("utf-8-sig")
+        return read_small(os.path.join(seen.root, name), MOST_BYTES).decode("utf-8-sig")
     except (OSError, UnicodeDecodeError):
         return None
 
@@ -151,11 +152,11 @@ def _settings(seen: Standing) -> Iterator[str]:
         layer = read_layer(os.path.join(seen.root, name), "project")
         for key, found in layer.found.items():
             if key[0] == "mcp_servers":
-                yield f"{_one(dotted(key), 200)}: {_command(found.value)}  ({words.line(name)})"
+                yield f"{_one(dotted(key), 200)}: {_command(found.value)}  ({_name(name)})"
             else:
-                yield f"{_one(dotted(key), 200)} = {_one(literal(found.value), 400)}  ({words.line(name)})"
+                yield f"{_one(dotted(key), 200)} = {_one(literal(found.value), 400)}  ({_name(name)})"
         for problem in layer.problems:
-            yield f"wrong, and so not used: {words.line(str(problem))}"
+            yield f"wrong, and so not used: {_name(str(problem))}"
 
 
 def _servers(seen: Standing) -> Iterator[str]:
@@ -171,13 +172,13 @@ def _servers(seen: Standing) -> Iterator[str]:
         try:
             tree = parse(text, is_toml=path.suffix == ".toml")
         except ValueError as error:
-            yield f"{words.line(name)} cannot be read, and so starts nothing: {_one(str(error), 200)}"
+            yield f"{_name(name)} cannot be read, and so starts nothing: {_one(str(error), 200)}"
             continue
         if not isinstance(tree, dict):
             continue
         found, _ = entries(tree, Source(file=str(path), dialect=dialect_of(tree, path)))
         for server, fields in found.items():
-            yield f"{_one(server, 100)}: {_command(fields)}  ({words.line(name)})"
+            yield f"{_one(server, 100)}: {_command(fields)}  ({_name(name)})"
 
 
 def _command(fields: Any) -> str:
@@ -186,19 +187,19 @@ def _command(fields: Any) -> str:
         return "(no server)"
     args = fields.get("args") or []
     what = (
-        " ".join(json.dumps(a, ensure_ascii=False) for a in [fields.get("command"), *args] if a)
+        " ".join(json_text(json.dumps(a, ensure_ascii=False)) for a in [fields.get("command"), *args] if a)
         if fields.get("command")
-        else str(fields.get("url") or fields.get("httpUrl") or "(nothing)")
+        else _name(str(fields.get("url") or fields.get("httpUrl") or "(nothing)"))
     )
-    more = [f"in {fields['cwd']}"] if fields.get("cwd") else []
+    more = [f"in {_name(str(fields['cwd']))}"] if fields.get("cwd") else []
     for key in ("env", "env_vars", "headers", "http_headers", "env_http_headers"):
         if given := fields.get(key):
-            more.append(f"{key}: {', '.join(map(str, given))}")
+            more.append(f"{key}: {', '.join(_name(str(name)) for name in given)}")
     if token := fields.get("bearer_token_env_var"):
-        more.append(f"with the token in {token}")
+        more.append(f"with the token in {_name(str(token))}")
     if fields.get("trust"):
         more.append("and what it says about its tools is believed")
-    return _one("; ".join([what, *more]), 2_000)
+    return _cut("; ".join([what, *more]), 2_000)
 
 
 def _agents(door: Door, seen: Standing) -> Iterator[str]:
@@ -215,10 +216,10 @@ def _agents(door: Door, seen: Standing) -> Iterator[str]:
         found = find_agents(here, None, seen.root, trusted=True, config_home=os.path.dirname(config_home(door.environ)))
         for spec in (*found.agents.values(), *(s.spec for s in found.shadowed)):
             more = [f"mode {spec.permission_mode}"] if spec.permission_mode in WIDENING else []
-            more += [rule for rule in spec.rules if rule.startswith("allow")]
-            more += [f"server {name}: {_command(fields)}" for name, fields in spec.mcp_servers.items()]
+            more += [_name(rule) for rule in spec.rules if rule.startswith("allow")]
+            more += [f"server {_name(name)}: {_command(fields)}" for name, fields in spec.mcp_servers.items()]
             where = os.path.relpath(spec.source.path, seen.root)
-            line = f"{_one(spec.name, 100)} ({words.line(where)}): {_one('; '.join(more), 2_000)}"
+            line = f"{_one(spec.name, 100)} ({_name(where)}): {_cut('; '.join(more), 2_000)}"
             if more and line not in said:
                 said.add(line)
                 yield line
@@ -231,7 +232,7 @@ def _advice(seen: Standing) -> Iterator[str]:
             size = (
                 os.stat(os.path.join(seen.root, name)).st_size if os.path.exists(os.path.join(seen.root, name)) else 0
             )
-            yield f"{words.line(name)}, {size} bytes"
+            yield f"{_name(name)}, {size} bytes"
 
 
 def _hooks(seen: Standing) -> Iterator[str]:
@@ -239,10 +240,18 @@ def _hooks(seen: Standing) -> Iterator[str]:
         if os.path.basename(name) in ("settings.json", "settings.local.json"):
             text = _text(seen, name) or ""
             if '"hooks"' in text:
-                yield f"hooks in {words.line(name)}"
+                yield f"hooks in {_name(name)}"
 
 
 def _one(text: str, most: int) -> str:
-    from retinue.tools.mcp_client.shown import one_line
+    return _cut(_name(text), most)
 
-    return one_line(text, most)
+
+def _name(text: str) -> str:
+    """A person decides by it: nothing in it is hidden."""
+    return reveal(text, keep="")
+
+
+def _cut(text: str, most: int) -> str:
+    more = len(text) - most
+    return text if more <= 0 else f"{text[:most]}… ({more} more characters; look at the file)"

@@ -46,7 +46,7 @@ def command(door: Door, runs: tuple[str, ...], timeout: float | None, first: boo
 def _asks(door: Door, states: Mapping[str, str | None]) -> bool:
     """Whether one that is still open waits for a person."""
     with Shelf(door.places) as shelf:
-        asking = [line for line in shelf.open_runs() if line.state == "needs_input"]
+        asking = [line for line in shelf.open_runs() if line.state == "needs_input" or line.limit_of]
     for line in asking:
         if not states.get(line.id, "-") or not states.get(line.root, "-"):
             note(f"{line.label} {line.short} needs you: retinue approve {line.short}")

@@ -6,9 +6,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from retinue.cli.door import Door
+from retinue.core.display import one_line
 from retinue.core.values import Value
 
 State = Literal["ok", "degraded", "broken"]
@@ -65,25 +66,32 @@ def line(finding: Finding, *, color: bool, plain: bool) -> str:
 
     glyph = (PLAIN if plain else GLYPHS)[finding.state]
     head = f"{glyph} {finding.state:<8}"
-    text = f"  {finding.name:<14} {finding.text}"
+    text = f"  {finding.name:<14} {one_line(finding.text)}"
     if plain:
         text = text.encode("ascii", "replace").decode()
     shown = f"{click.style(head, fg=COLORS[finding.state]) if color else head}{text}"
-    return shown + (f"\n{'':<11} {'':<14} fix: {finding.fix}" if finding.fix else "")
+    return shown + (f"\n{'':<11} {'':<14} fix: {one_line(finding.fix)}" if finding.fix else "")
 
 
-def in_parallel(works: dict[str, Callable[[], str]], seconds: float) -> dict[str, str | None]:
+class Came(NamedTuple):
+    """What became of something that was tried."""
+
+    text: str
+    is_good: bool = True
+
+
+def in_parallel(works: dict[str, Callable[[], str]], seconds: float) -> dict[str, Came | None]:
     """What each came to; None for those that took too long. They are left behind: a name that is looked up cannot be
     given up on in any other way."""
-    done: dict[str, str | None] = dict.fromkeys(works)
+    done: dict[str, Came | None] = dict.fromkeys(works)
     threads = []
     for name, work in works.items():
 
         def carry(name: str = name, work: Callable[[], str] = work) -> None:
             try:
-                done[name] = work()
+                done[name] = Came(work())
             except Exception as error:
-                done[name] = f"failed: {' '.join(str(error).split())[:200] or type(error).__name__}"
+                done[name] = Came(" ".join(str(error).split())[:200] or type(error).__name__, is_good=False)
 
         thread = threading.Thread(target=carry, daemon=True)
         thread.start()

@@ -16,7 +16,7 @@ from retinue.cli.doctor import Finding
 from retinue.cli.door import Door
 
 EXTRAS = {
-    "http": (("aiohttp", "genai_prices", "markdownify"), "models over HTTP, webhooks and pages for fetch"),
+    "http": (("aiohttp", "genai_prices"), "models over HTTP, their prices, webhooks and fetch"),
     "local": (("xllamacpp",), "models from GGUF files"),
     "tui": (("textual", "prompt_toolkit"), "retinue top, attach, and chat with history"),
     "json5": (("pyjson5",), "configuration files in JSON5"),
@@ -77,13 +77,15 @@ def extras(door: Door) -> Iterator[Finding]:
 def sandbox(door: Door) -> Iterator[Finding]:
     from retinue.errors import SandboxMissing
     from retinue.sandbox.bwrap import find_sandbox
+    from retinue.sandbox.programs import find
 
     landlock = _landlock()
     more = [f"user namespaces: {_namespaces()}", f"Landlock: {landlock} (not used)"]
+    program, refused = find("bwrap", door.environ.get("PATH", os.defpath), (door.places.root,))
     try:
-        found = find_sandbox(path=door.environ.get("PATH"))
+        found = find_sandbox(path=os.path.dirname(program))
     except SandboxMissing as error:
-        text = str(error).removesuffix(" Nothing was run.")
+        text = " ".join(filter(None, (str(error).removesuffix(" Nothing was run."), refused)))
         what, _, fix = text.partition(". ")
         yield Finding(
             name="sandbox",
@@ -92,7 +94,6 @@ def sandbox(door: Door) -> Iterator[Finding]:
             fix=fix or "install the package bubblewrap",
         )
         return
-    program = shutil.which("bwrap", path=door.environ.get("PATH")) or "bwrap"
     weak = [p for p in found.promises if p.startswith("no ") or "only" in p]
     text = "; ".join([_version(program), *found.promises, *more])
     fix = (
@@ -128,15 +129,19 @@ def _version(program: str) -> str:
 
 
 def programs(door: Door) -> Iterator[Finding]:
+    from retinue.sandbox.programs import find
+
+    path = door.environ.get("PATH", os.defpath)
     for name, program, without, fix in (
         ("ripgrep", "rg", "searches are slower", "install the package ripgrep"),
         ("git", "git", "no git tool, no isolated runs", "install the package git"),
     ):
-        found = shutil.which(program, path=door.environ.get("PATH"))
+        found, refused = find(program, path, (door.places.root,))
         if found:
             yield Finding(name=name, state="ok", text=_version(found))
         else:
-            yield Finding(name=name, state="degraded", text=f"{program} is not on PATH: {without}", fix=fix)
+            why = refused.rstrip(".") or f"{program} is not on PATH"
+            yield Finding(name=name, state="degraded", text=f"{why}: {without}", fix=fix)
 
 
 def terminal(door: Door) -> Iterator[Finding]:

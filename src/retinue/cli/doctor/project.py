@@ -71,8 +71,7 @@ def trust(door: Door) -> Iterator[Finding]:
         fix = f"move {settings.trust_file(door.environ)} away, and trust your projects again"
         yield Finding(name="trust", state="broken", text=str(error), fix=fix)
         return
-    if why := stands.why():
-        text, _, _ = why.partition(": run ")
+    if text := stands.problem():
         yield Finding(name="trust", state="degraded", text=text, fix="look at what they would do: retinue trust")
     else:
         text = (

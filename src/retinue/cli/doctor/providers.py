@@ -8,7 +8,7 @@ import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from urllib.parse import urlsplit
 
-from retinue.cli.doctor import Finding, in_parallel
+from retinue.cli.doctor import Came, Finding, in_parallel
 from retinue.cli.door import Door
 from retinue.cli.exits import NoProvider
 from retinue.errors import ConfigError
@@ -43,8 +43,7 @@ def model(door: Door) -> Iterator[Finding]:
     try:
         choice = provider.choose(calm, config=name)
     except NoProvider as error:
-        what, _, fix = str(error).partition(": ")
-        yield Finding(name="model", state="broken", text=f"{name} ({where}): {what}", fix=fix)
+        yield Finding(name="model", state="broken", text=f"{name} ({where}): {error.problem}", fix=error.fix)
         return
     except ConfigError as error:
         yield Finding(
@@ -85,12 +84,11 @@ def reachable(door: Door, *, offline: bool) -> Iterator[Finding]:
         if offline:
             yield Finding(name="providers", state="ok", text=f"{names}: {keys}; not asked (--offline)")
             continue
-        said = told[url] or f"failed: no answer within {SECONDS:g} s"
+        said = told[url] or Came(f"no answer within {SECONDS:g} s", is_good=False)
         host = urlsplit(url).netloc.rpartition("@")[2]
-        is_up = not said.startswith("failed")
-        fix = "" if is_up else "check the network, HTTPS_PROXY and NO_PROXY, and the provider's address"
-        text = f"{names}: {keys}; {host} {said if is_up else 'does not answer (' + said.removeprefix('failed: ') + ')'}"
-        yield Finding(name="providers", state="ok" if is_up else "degraded", text=text, fix=fix)
+        fix = "" if said.is_good else "check the network, HTTPS_PROXY and NO_PROXY, and the provider's address"
+        text = f"{names}: {keys}; {host} {said.text if said.is_good else f'does not answer ({said.text})'}"
+        yield Finding(name="providers", state="ok" if said.is_good else "degraded", text=text, fix=fix)
 
 
 class _Still(urllib.request.HTTPRedirectHandler):

@@ -16,6 +16,7 @@ import apsw
 from retinue.cli.doctor import Finding, in_parallel
 from retinue.cli.door import Door
 from retinue.cli.places import config_home, data_home, state_home
+from retinue.sandbox.regular import read_small
 
 GIB = 1 << 30
 HOST_SECONDS = 3.0
@@ -58,7 +59,7 @@ def store(door: Door) -> Iterator[Finding]:
 
 def _look(path: str) -> Finding | tuple[int, int, int, int, list[str]]:
     from retinue.store.sqlite_open import APPLICATION_ID, migrations
-    from retinue.store.sqlite_verify import _chain, _structure
+    from retinue.store.sqlite_verify import check_chains, check_structure
 
     db = _open(path)
     try:
@@ -73,7 +74,7 @@ def _look(path: str) -> Finding | tuple[int, int, int, int, list[str]]:
             return Finding(name="store", state="broken", text=text, fix="use a newer version of Retinue")
         n_open: Any = db.execute("select count(*) from runs where open = 1").get
         n_dead: Any = db.execute("select count(*) from outbox where state = 'dead'").get
-        return version, known, int(n_open), int(n_dead), [*_chain(db), *_structure(db)]
+        return version, known, int(n_open), int(n_dead), [*check_chains(db), *check_structure(db)]
     finally:
         db.close(True)
 
@@ -112,11 +113,10 @@ def host(door: Door) -> Iterator[Finding]:
         yield Finding(
             name="host", state="broken", text=f"process {pid or '?'} holds the store and says nothing", fix=fix
         )
-    elif said.startswith("failed"):
-        text = said.removeprefix("failed: ")
-        yield Finding(name="host", state="broken", text=text, fix="retinue stop, then try again")
-    elif said:
-        yield Finding(name="host", state="ok", text=said)
+    elif not said.is_good:
+        yield Finding(name="host", state="broken", text=said.text, fix="retinue stop, then try again")
+    elif said.text:
+        yield Finding(name="host", state="ok", text=said.text)
     elif held:
         text = f"process {pid} holds the store, but is no host of it ({_command(pid)})"
         yield Finding(name="host", state="degraded", text=text, fix="let that program end, or use another --store")
@@ -138,8 +138,7 @@ def _greet(door: Door) -> str:
 
 def _holder(path: str) -> int:
     try:
-        with open(path + ".lock", "rb") as file:
-            return int(file.read(32) or b"0")
+        return int(read_small(path + ".lock", 32) or b"0")
     except (OSError, ValueError):
         return 0
 
@@ -159,7 +158,7 @@ def loose(door: Door) -> Iterator[tuple[str, int, int]]:
     own += [os.path.dirname(places.log), os.path.join(data_home(door.environ), "trust.json"), places.log]
     if not door.store:
         own.append(os.path.dirname(places.store))
-    tails = ("", "-wal", "-shm", ".lock", ".plans", ".tools", ".artifacts", ".sock")
+    tails = ("", "-wal", "-shm", ".lock", ".sent", ".plans", ".tools", ".artifacts", ".sock", ".sock.key")
     own += [places.store + tail for tail in tails] + [places.socket]
     for path in dict.fromkeys(own):
         yield from _loose(path, 0o077)

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from retinue.core.arguments import is_deep
 from retinue.core.values import Assistant, Message, Result, ToolSchema, User
 
 CUT = re.compile(r"\[cut: \d+ of (\d+) characters are not shown(?:; the whole is in artifact (\w+))?\]\s*\Z")
@@ -208,7 +209,7 @@ class Book:
 
 def _normal(args: str) -> str:
     try:
-        value = json.loads(args)
+        value = None if is_deep(args) else json.loads(args)
     except ValueError:
         return args
     return canonical(value) if isinstance(value, dict) else args

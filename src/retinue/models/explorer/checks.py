@@ -6,9 +6,10 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from posixpath import basename
 
+from retinue.core.display import one_line
 from retinue.models.explorer.diffs import FileDiff
 from retinue.models.explorer.languages import is_doc, is_foreign, is_made, is_test, language_of, name_in
-from retinue.models.explorer.words import one_line, plural
+from retinue.models.explorer.words import plural
 
 Finding = tuple[str, str, int, str]
 """Severity, path, line, and what it is."""

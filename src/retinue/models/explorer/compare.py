@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from retinue.core.display import one_line
 from retinue.models.explorer.book import Book
 from retinue.models.explorer.delegation import Part, hand_out
 from retinue.models.explorer.ground import survey
@@ -15,7 +16,7 @@ from retinue.models.explorer.manifests import numbered
 from retinue.models.explorer.parts import HEAD_LINES, doc_of, either, type_rows
 from retinue.models.explorer.records import Findings, Row
 from retinue.models.explorer.report import Report, footer, gaps
-from retinue.models.explorer.words import at, cell, kib, one_line, plural, some
+from retinue.models.explorer.words import at, cell, kib, plural, some
 
 CHECKLIST = (
     "what it is",

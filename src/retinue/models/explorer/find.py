@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from retinue.core.display import one_line
 from retinue.models.explorer.book import Book
 from retinue.models.explorer.delegation import Part, hand_out
 from retinue.models.explorer.ground import listed, where
@@ -22,7 +23,7 @@ from retinue.models.explorer.records import Findings, Row
 from retinue.models.explorer.report import Report, footer, gaps
 from retinue.models.explorer.synonyms import topics, widen
 from retinue.models.explorer.tree import Area, Tree
-from retinue.models.explorer.words import at, one_line, plural, some
+from retinue.models.explorer.words import at, plural, some
 
 WINDOWS, FILES, SHOWN, CALLED = 4, 30, 8, 4
 BACK = 80

@@ -33,12 +33,13 @@ PARTS = {**WORK, "find": look, "review": judge, "side": side}
 class ExplorerModel:
     """Usage is estimated: four bytes are a token, and what was heard before is heard again in every turn."""
 
-    exact = True
+    exact = says_progress = True
 
     def __init__(self, name: str = NAME) -> None:
         self.info = ModelInfo(name=name, window=50_000_000, max_output=32_768, price_in=0, price_out=0)
 
     async def complete(self, request: Request, emit: Callable[[str], None]) -> Reply:
+        request.progress.wait()
         await asyncio.sleep(0)
         message = answer(request)
         if message.text:

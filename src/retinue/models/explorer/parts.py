@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from posixpath import basename, dirname
 from typing import Any
 
+from retinue.core.display import one_line
 from retinue.models.explorer.book import MIDDLE, Book
 from retinue.models.explorer.hits import Hit, Sweep, inside
 from retinue.models.explorer.imports import read_import
@@ -26,7 +27,7 @@ from retinue.models.explorer.languages import (
 )
 from retinue.models.explorer.manifests import Lines, numbered, readme
 from retinue.models.explorer.records import Findings, Row
-from retinue.models.explorer.words import one_line, sentence, some
+from retinue.models.explorer.words import sentence, some
 
 INLINE_TESTS = r"^[ \t]*#\[cfg\(test\)\]"
 GO_PACKAGE = r"^// Package \w+ "

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from retinue.core.display import one_line
 from retinue.models.explorer.book import Book
 from retinue.models.explorer.records import Findings
-from retinue.models.explorer.words import one_line, plural
+from retinue.models.explorer.words import plural
 
 FOOTER = "offline planner (no LLM). Add a model: export ANTHROPIC_API_KEY=... or retinue config"
 

@@ -5,13 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\u200b-\u200f\u2028-\u202e\u2066-\u2069\ufeff]")
-
-
-def one_line(text: str, cap: int = 160) -> str:
-    """What somebody wrote in a file, as one harmless line."""
-    flat = " ".join(CONTROL.sub(" ", text).replace("\t", " ").split())
-    return flat if len(flat) <= cap else f"{flat[: cap - 3].rstrip()}..."
+from retinue.core.display import one_line
 
 
 def sentence(text: str, cap: int = 160) -> str:

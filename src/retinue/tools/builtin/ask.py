@@ -4,30 +4,17 @@ made fit to be shown to a person.
 
 from __future__ import annotations
 
-import re
 from typing import Annotated, Any, ClassVar
 
 from msgspec import Meta
 
-from retinue.core.text import clean
+from retinue.core.display import one_line, several_lines
 from retinue.core.values import Restart
 from retinue.tools.base import Answer, Ask, Caller, Returned, Risk
 from retinue.tools.builtin.base import Arguments, Builtin
 
 MOST_OPTIONS = 20
 LONGEST = 10_000
-
-# Controls but for the end of a line and the tab; bidirectional marks, embeddings and isolates; what has no width; line
-# separators; tags, which spell a text that nobody sees. The joiners (U+200C and U+200D) are part of words and emoji.
-_UNSEEN = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u115f\u1160\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\u3164\ufeff"
-    "\uffa0\ufff9-\ufffb\U000e0000-\U000e0fff]"
-)
-
-
-def visible(text: str) -> str:
-    """The text without what a reader cannot see, or what would show it in another order than it has."""
-    return _UNSEEN.sub("", clean(text.replace("\r\n", "\n")))
 
 
 class AskArgs(Arguments, frozen=True):
@@ -51,8 +38,8 @@ class AskTool(Builtin[AskArgs]):
     risk: Risk = "read"
 
     async def call(self, caller: Caller, args: AskArgs) -> Returned:
-        question = visible(args.question).strip()
-        options = [" ".join(visible(option).split()) for option in args.options]
+        question = several_lines(args.question).strip()
+        options = [one_line(option) for option in args.options]
         if not question:
             return Answer(text="Invalid parameters: the question is empty. Ask again in words.", error=True)
         if not all(options):
@@ -61,4 +48,4 @@ class AskTool(Builtin[AskArgs]):
         return Ask(question="\n".join([question, *lines]))
 
     def summary(self, args: dict[str, Any]) -> str:
-        return f"ask: {' '.join(visible(str(args.get('question', ''))).split())}"[:200]
+        return f"ask: {one_line(str(args.get('question', '')))}"[:200]

@@ -5,14 +5,15 @@ drafts take their places one after the other. When one cannot, those before it a
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Literal
 
 from retinue.errors import NotFound, Refused, RetinueError
 from retinue.sandbox.drafts import Draft, alone, remove, sweep
-from retinue.sandbox.paths import Root, Spot, locate
+from retinue.sandbox.file_location import Spot, locate
+from retinue.sandbox.paths import Root
 from retinue.tools.builtin.filework import Work
 from retinue.tools.builtin.patch import BadPatch, Change, Hunk, apply
 from retinue.tools.builtin.texts import Text, is_binary, sha256, short_diff
@@ -40,7 +41,7 @@ def spots(work: Work, paths: list[tuple[str, bool]]) -> Iterator[list[Spot]]:
             for path, make in paths:
                 top, rest = work.reach.find(path, "write")
                 if top not in roots:
-                    roots[top] = held.enter_context(Root(top, work.reach.forbids))
+                    roots[top] = held.enter_context(work.reach.open(top))
                 place = locate(roots[top], rest, make=make)
                 place.path = path
                 found.append(place)
@@ -96,8 +97,9 @@ def apply_patch(work: Work, changes: list[Change]) -> str:
     """Apply a patch and say what it did."""
     wanted = [(c.path, c.kind == "add") for c in changes] + [(c.to, True) for c in changes if c.to]
     for path, _ in wanted:
-        work.reach.find(path, "read")  # the answer shows parts of the files
+        work.reach.find(path, "read")
     with spots(work, wanted) as places:
+        unshown = {place.path: why for place in places if (why := work.reach.unshown(place.where()))}
         _no_file_twice(places)
         targets = iter(places[len(changes) :])
         plan = [(c, place, next(targets) if c.to else None) for c, place in zip(changes, places, strict=False)]
@@ -111,9 +113,16 @@ def apply_patch(work: Work, changes: list[Change]) -> str:
             plan = [item for item, s in zip(plan, standings, strict=True) if s == "before"]
             if not plan:
                 return "The patch had already been applied before a restart interrupted the call; nothing was done now."
-        steps = [step for item in plan for step in _steps(*item)]
+        try:
+            steps = [step for item in plan for step in _steps(work, *item)]
+        except BadPatch:
+            if unshown:
+                path, why = next(iter(unshown.items()))
+                raise BadPatch(f"it does not fit. The lines of {path} are not shown: {why}") from None
+            raise
         perform(work, steps)
-        return "\n".join(_told(change, step) for (change, *_), step in _first_steps(plan, steps))
+        is_shown = not unshown
+        return "\n".join(_told(work, change, step, is_shown) for (change, *_), step in _first_steps(plan, steps))
 
 
 def unknown(paths: list[str]) -> str:
@@ -133,7 +142,7 @@ def _no_file_twice(places: list[Spot]) -> None:
             raise BadPatch(f"{other} and {place.path} are the same file; put all its hunks under one header")
 
 
-def _steps(change: Change, spot: Spot, target: Spot | None) -> list[Step]:
+def _steps(work: Work, change: Change, spot: Spot, target: Spot | None) -> list[Step]:
     if change.kind == "add":
         if spot.found is not None:
             raise BadPatch(f"{change.path}: it should be added, but it is there already")
@@ -141,7 +150,7 @@ def _steps(change: Change, spot: Spot, target: Spot | None) -> list[Step]:
     if spot.found is None:
         raise NotFound(f"{change.path}: there is no such file")
     before = spot.read()
-    after = _patched(change, before, change.hunks)
+    after = _patched(change, before, change.hunks, work.redactor.clean)
     if change.kind == "delete":
         if change.hunks and after:
             raise BadPatch(f"{change.path}: it should be deleted, but it has more lines than the patch removes")
@@ -153,7 +162,7 @@ def _steps(change: Change, spot: Spot, target: Spot | None) -> list[Step]:
     return [Step(target, None, after, like=spot.found), Step(spot, before, None)]
 
 
-def _patched(change: Change, before: bytes, hunks: list[Hunk]) -> bytes:
+def _patched(change: Change, before: bytes, hunks: list[Hunk], clean: Callable[[str], str] = str) -> bytes:
     if not hunks:
         return before
     if is_binary(before):
@@ -162,7 +171,7 @@ def _patched(change: Change, before: bytes, hunks: list[Hunk]) -> bytes:
     if not source.is_exact:
         raise BadPatch(f"{change.path}: it is not valid {source.encoding}, so it cannot be written back unharmed")
     try:
-        return source.encode(apply(source.text, hunks))
+        return source.encode(apply(source.text, hunks, clean))
     except BadPatch as error:
         raise BadPatch(f"{change.path}: {error}") from None
 
@@ -207,14 +216,14 @@ def _first_steps(
             next(rest)
 
 
-def _told(change: Change, step: Step) -> str:
+def _told(work: Work, change: Change, step: Step, is_shown: bool) -> str:
     if step.after is None:
         return f"Deleted {change.path}"
     verb, name = ("Added", change.path) if change.kind == "add" else ("Changed", change.path)
     if change.to:
         verb, name = "Moved", f"{change.path} to {change.to}"
     said = f"{verb} {name}: {len(step.after)} bytes, sha256 {sha256(step.after)}"
-    if change.kind == "add" or step.before is None:
+    if change.kind == "add" or step.before is None or not is_shown:
         return said
-    diff = short_diff(Text.of(step.before).text, Text.of(step.after).text)
+    diff = short_diff(*(work.redactor.clean(Text.of(data).text) for data in (step.before, step.after)))
     return f"{said}\n{diff}" if diff else said

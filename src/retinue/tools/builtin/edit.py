@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeVar
 from retinue.core.text import clean
 from retinue.errors import NotFound
 from retinue.sandbox.drafts import sweep
-from retinue.sandbox.paths import Spot
+from retinue.sandbox.file_location import Spot
 from retinue.tools.base import Answer
 from retinue.tools.builtin.base import Arguments
 from retinue.tools.builtin.changes import Step, apply_patch, perform, spots, unknown
@@ -18,6 +18,7 @@ from retinue.tools.builtin.filework import FileTool, Work, failed, printable
 from retinue.tools.builtin.patch import BadPatch, parse
 from retinue.tools.builtin.similar import nearest
 from retinue.tools.builtin.texts import Text, displayable, is_binary, sha256, short_diff
+from retinue.tools.file_rules import READING, WRITING
 
 SHOWN_LINES = 20
 SHA = re.compile(r"[0-9a-f]{12,64}")
@@ -30,6 +31,7 @@ class Changing(FileTool[A]):
 
     restart = "reconcile"
     risk = "write"
+    acts: tuple[str, ...] = WRITING
 
 
 class EditArgs(Arguments, frozen=True, kw_only=True):
@@ -52,6 +54,7 @@ class Edit(Changing[EditArgs]):
         "has changed since it was read."
     )
     Args = EditArgs
+    acts = (*WRITING, *READING)  # whether a text was found tells what is in the file
 
     def subjects(self, args: dict[str, Any]) -> tuple[str, ...]:
         """Every path that a call would change, as it was written."""
@@ -99,11 +102,11 @@ def _bad_sha(text: str) -> str:
 
 
 def _replace(work: Work, args: EditArgs) -> Answer:
-    work.reach.find(args.path, "read")  # what is shown on a failure, and the diff, are parts of the file
+    work.reach.find(args.path, "read")
     with spots(work, [(args.path, False)]) as (place,):
         if place.found is None:
             raise NotFound(f"{args.path}: there is no such file; use write to make it")
-        before = place.read()
+        before, unshown = place.read(), work.reach.unshown(place.where())
         if is_binary(before):
             return failed(printable(f"{args.path}: it is a binary file; nothing was changed"))
         source = Text.of(before)
@@ -119,18 +122,22 @@ def _replace(work: Work, args: EditArgs) -> Answer:
             if state == "unknown" or not is_expected:
                 return failed(printable(unknown([args.path])))
         if not is_expected:
-            return _changed(args.path, before)
+            return _changed(args.path, before, unshown)
         n = source.text.count(old)
         if n == 0:
-            told = f"{printable(args.path)}: `old` was not found; nothing was changed. {nearest(source.text, old)}"
-            return failed(displayable(told))
+            near = nearest(work.redactor.clean(source.text), old)
+            hint = f"Its lines are not shown: {unshown}" if unshown else near
+            return failed(displayable(f"{printable(args.path)}: `old` was not found; nothing was changed. {hint}"))
         if n > 1 and not args.all:
             return failed(printable(f"{args.path}: {_where(source.text, old, n)}"))
         text = source.text.replace(old, new)
         after = source.encode(text)
         perform(work, [Step(place, before, after)])
         times = "" if n == 1 else f" {n} times"
-        return _written(f"Edited {args.path}{times}", after, source.text, text)
+        said = f"Edited {args.path}{times}"
+        if unshown:
+            return _written(said, after)
+        return _written(said, after, *map(work.redactor.clean, (source.text, text)))
 
 
 def standing(text: str, old: str, new: str) -> Literal["before", "after", "unknown"]:
@@ -200,26 +207,30 @@ class Write(Changing[WriteArgs]):
         after = clean(args.content).encode()
         with spots(work, [(args.path, True)]) as (place,):
             before = None if place.found is None else place.read()
-            refused = _refused(work, args, place, before, after)
+            unshown = work.reach.unshown(place.where())
+            refused = _refused(work, args, place, before, after, unshown)
             if refused is not None:
                 if refused.error:
                     place.undo()
                 return refused
             perform(work, [Step(place, before, after)])
         if before is None:
-            return _written(f"Created {args.path}", after, "", "")
-        if not work.reach.may_read(args.path):
-            return _written(f"Wrote {args.path}", after, "", "")
-        return _written(f"Wrote {args.path}", after, Text.of(before).text, Text.of(after).text)
+            return _written(f"Created {args.path}", after)
+        if unshown:
+            return _written(f"Wrote {args.path}", after)
+        return _written(f"Wrote {args.path}", after, *(work.redactor.clean(Text.of(d).text) for d in (before, after)))
 
 
-def _refused(work: Work, args: WriteArgs, place: Spot, before: bytes | None, after: bytes) -> Answer | None:
-    """The answer when nothing is to be written: it is there already, or it would overwrite what is not known."""
+def _refused(
+    work: Work, args: WriteArgs, place: Spot, before: bytes | None, after: bytes, unshown: str
+) -> Answer | None:
+    """The answer when nothing is to be written: it is there already, or it would overwrite what is not known. Of a file
+    that may not be shown it does not tell whether somebody has guessed its content."""
     expected = args.expected_sha256.lower()
     if work.again:
         sweep(place, work.key)
-    if before == after:
-        return _already(args.path, after) if work.again else _written(f"{args.path} has this content", after, "", "")
+    if before == after and (work.again or not unshown):
+        return _already(args.path, after) if work.again else _written(f"{args.path} has this content", after)
     if before is None:
         return (
             failed(printable(f"{args.path}: there is no such file (any more); leave expected_sha256 out to make it"))
@@ -229,16 +240,17 @@ def _refused(work: Work, args: WriteArgs, place: Spot, before: bytes | None, aft
     if expected:
         if sha256(before).startswith(expected):
             return None
-        return failed(printable(unknown([args.path]))) if work.again else _changed(args.path, before)
+        return failed(printable(unknown([args.path]))) if work.again else _changed(args.path, before, unshown)
     if not before:
         return None
     if work.again:
         return failed(printable(unknown([args.path])))
-    known = f" (its sha256 is {sha256(before)})" if work.reach.may_read(args.path) else ""
+    if unshown:
+        return failed(printable(f"{args.path}: it exists, and what is in it may not be shown: {unshown}. Not written"))
     return failed(
         printable(
             f"{args.path}: it exists and has {len(before)} bytes; nothing was written. Read it and give its sha256 as "
-            f"expected_sha256 to replace it{known}, or use edit"
+            f"expected_sha256 to replace it (its sha256 is {sha256(before)}), or use edit"
         )
     )
 
@@ -248,16 +260,12 @@ def _already(path: str, data: bytes) -> Answer:
     return Answer(text=printable(f"{told}. sha256 {sha256(data)}"))
 
 
-def _changed(path: str, data: bytes) -> Answer:
-    return failed(
-        printable(
-            f"{path}: it has changed since you read it (its sha256 is now {sha256(data)}); nothing was written. "
-            "Read it again"
-        )
-    )
+def _changed(path: str, data: bytes, unshown: str) -> Answer:
+    now = "" if unshown else f" (its sha256 is now {sha256(data)})"
+    return failed(printable(f"{path}: it has changed since you read it{now}; nothing was written. Read it again"))
 
 
-def _written(what: str, data: bytes, old: str, new: str) -> Answer:
+def _written(what: str, data: bytes, old: str = "", new: str = "") -> Answer:
     n = data.count(b"\n") + bool(data and not data.endswith(b"\n"))
     diff = short_diff(old, new)
     head = printable(f"{what}: {n} lines, {len(data)} bytes, sha256 {sha256(data)}")

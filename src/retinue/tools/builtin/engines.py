@@ -10,8 +10,7 @@ import contextlib
 import json
 import os
 import re
-import shutil
-import sys
+import resource
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -20,13 +19,16 @@ from pathlib import Path
 
 import msgspec
 
+from retinue.sandbox import programs
 from retinue.sandbox.beneath import open_beneath
+from retinue.sandbox.ending import end, ended
 from retinue.sandbox.paths import MAX_FILE, READ
 from retinue.tools.builtin.globs import alternatives
 
 SECONDS = 30.0
 MAX_OUTPUT = 32 << 20
 MAX_COMPLAINT = 4_096
+MAX_MEMORY = 1 << 30
 CHUNK = 1 << 18
 FEW = 4
 SIMPLE = re.compile(r"[A-Za-z0-9_.*?-]+")
@@ -47,13 +49,8 @@ class Span(msgspec.Struct, frozen=True):
     start: int
 
 
-class Stats(msgspec.Struct, frozen=True):
-    matched_lines: int = 0
-
-
 class Body(msgspec.Struct, frozen=True):
     path: Piece | None = None
-    stats: Stats = Stats()
     lines: Piece = Piece()
     line_number: int | None = None
     absolute_offset: int = 0
@@ -71,22 +68,19 @@ class Query:
     ignore_case: bool = False
     context: int = 0
     first: bool = False
-    count: bool = False
     glob: str = ""
     skip: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
 class Line:
-    """A line that matches (`start`: where, in bytes) or stands beside one (`start` is -1). When lines are only counted
-    it is the first of `n` in its file."""
+    """A line that matches (`start`: where, in bytes) or stands beside one (`start` is -1)."""
 
     path: str
     number: int
     offset: int
     raw: bytes
     start: int
-    n: int = 1
 
 
 @dataclass(slots=True)
@@ -101,16 +95,8 @@ class Found:
 
 
 def ripgrep(roots: Sequence[str]) -> str:
-    """The path of ripgrep, or "". One that a run could have written itself is none."""
-    found = shutil.which("rg")
-    if found is None:
-        return ""
-    real = os.path.realpath(found)
-    for root in roots:
-        top = os.path.realpath(root).rstrip("/") + "/"
-        if real.startswith(top) or os.path.abspath(found).startswith(top):
-            return ""
-    return real
+    """The path of ripgrep, or "". One that a run could have written, this one or another, is none."""
+    return programs.find("rg", away=roots)[0]
 
 
 async def by_ripgrep(program: str, query: Query, dir_fd: int | None, file_fd: int | None, enough: int) -> Found:
@@ -124,7 +110,7 @@ async def by_ripgrep(program: str, query: Query, dir_fd: int | None, file_fd: in
     argv += [f"--regexp={query.pattern}", "--", "./" if file_fd is None else "-"]
     where = None if dir_fd is None else f"/proc/self/fd/{dir_fd}"
     stdin = asyncio.subprocess.DEVNULL if file_fd is None else file_fd
-    return await _run(argv, enough, stdin=stdin, cwd=where, count=query.count)
+    return await _run(argv, enough, stdin=stdin, cwd=where)
 
 
 def _types(glob: str) -> list[str]:
@@ -149,7 +135,7 @@ async def by_scanner(query: Query, root_fd: int, paths: Sequence[str], enough: i
     }
     fed = json.dumps(order).encode() + b"\n" + b"\0".join(os.fsencode(p) for p in paths)
     program = str(Path(__file__).with_name("scan.py"))
-    argv = [sys.executable, "-I", "-S", "-X", "utf8", program]
+    argv = [programs.python(), "-I", "-S", "-X", "utf8", program]
     return await _run(argv, enough, stdin=asyncio.subprocess.PIPE, fed=fed, pass_fds=(root_fd,))
 
 
@@ -160,7 +146,6 @@ async def _run(
     fed: bytes = b"",
     cwd: str | None = None,
     pass_fds: tuple[int, ...] = (),
-    count: bool = False,
 ) -> Found:
     found = Found()
     try:
@@ -178,6 +163,9 @@ async def _run(
         found.broken = f"it could not be started: {error.strerror}"
         return found
     try:
+        # An ignore file without an end would otherwise be read until the machine has no memory left.
+        with contextlib.suppress(OSError, AttributeError):
+            resource.prlimit(process.pid, resource.RLIMIT_DATA, (MAX_MEMORY, MAX_MEMORY))
         async with asyncio.timeout(SECONDS):
             if process.stdin is not None:
                 process.stdin.write(fed)
@@ -185,10 +173,11 @@ async def _run(
                     await process.stdin.drain()
                 process.stdin.close()
             assert process.stdout is not None and process.stderr is not None
-            await (_count if count else _collect)(process.stdout, found, enough)
+            await _collect(process.stdout, found, enough)
             if not found.why:
                 complaint = (await process.stderr.read(MAX_COMPLAINT)).decode("utf-8", "replace").strip()
-                code = await process.wait()
+                await ended(process, SECONDS)
+                code = process.returncode
                 if code == 2:  # without a word it is about files that could not be opened
                     found.wrong = complaint
                 elif code not in (0, 1):
@@ -196,10 +185,7 @@ async def _run(
     except TimeoutError:
         found.why = f"it took longer than {SECONDS:g} seconds"
     finally:
-        if process.returncode is None:
-            with contextlib.suppress(ProcessLookupError):
-                process.kill()
-            await process.wait()
+        await end(process)
     return found
 
 
@@ -228,26 +214,6 @@ async def _collect(stream: asyncio.StreamReader, found: Found, enough: int) -> N
             return
         if size > MAX_OUTPUT:
             found.why = "the matching lines are too long"
-            return
-
-
-async def _count(stream: asyncio.StreamReader, found: Found, enough: int) -> None:
-    """Of each file the first match, and how many there are; what lies between is not read."""
-    decode = msgspec.json.Decoder(Message).decode
-    rest, n_hits, first = b"", 0, None
-    while chunk := await stream.read(CHUNK):
-        *lines, rest = (rest + chunk).split(b"\n") if b"\n" in chunk else (rest + chunk,)
-        for line in lines:
-            if first is None and line.startswith(b'{"type":"match"'):
-                body = decode(line).data
-                path = "" if body.path is None else os.fsdecode(body.path.raw()).removeprefix("./")
-                first = Line(path, body.line_number or 0, body.absolute_offset, body.lines.raw(), 0)
-            elif first is not None and line.startswith(b'{"type":"end"'):
-                first.n = decode(line).data.stats.matched_lines
-                found.lines.append(first)
-                n_hits, first = n_hits + first.n, None
-        if n_hits > enough:
-            found.why = f"there are more than {enough} matches"
             return
 
 

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
+from retinue.core.secrets import Redactor
 from retinue.core.values import Image
 from retinue.errors import NotFound, Refused
 from retinue.sandbox.beneath import DIRECTORY, open_beneath
@@ -76,7 +77,7 @@ class Read(FileTool[ReadArgs]):
             return _picture(args.path, kind, data)
         if is_binary(data):
             return failed(printable(f"{args.path}: it is a binary file of {len(data)} bytes, which cannot be shown"))
-        return _numbered(args, data)
+        return _numbered(args, data, work.redactor)
 
 
 def _hint(path: str) -> str:
@@ -92,10 +93,10 @@ def _picture(path: str, kind: str, data: bytes) -> Answer:
     return Answer(text=printable(f"[{path}: {kind}, {len(data)} bytes, sha256 {sha256(data)}]"), images=(image,))
 
 
-def _numbered(args: ReadArgs, data: bytes) -> Answer:
+def _numbered(args: ReadArgs, data: bytes, redactor: Redactor) -> Answer:
     source = Text.of(data)
     text = displayable(source.text)
-    lines = split_lines(text)
+    lines = split_lines(redactor.clean(text))
     if lines and args.offset > len(lines):
         return failed(printable(f"{args.path}: it has only {len(lines)} lines, so there is none at {args.offset}"))
     out: list[str] = []
@@ -215,7 +216,8 @@ def gather(
             base = beneath(root, fd)
             rules = chain(root.fd, base)
             skip = KERNEL if real_path(fd) == "/" else ()
-            entries = sorted(walk(fd, base, rules, patience, depth=depth, skip=skip), key=lambda e: e.path)
+            found = walk(fd, base, rules, patience, depth=depth, skip=skip, hides=root.hides())
+            entries = sorted(found, key=lambda e: e.path)
             entries[:measured] = _measured(root, entries[:measured])
             return entries, prefix_of(work.reach, root), base
         finally:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import os
-from collections.abc import Callable
 from dataclasses import dataclass
 from threading import Event
 from typing import Any, TypeVar
 
-from retinue.core.permits import denied_path
+from retinue.core.display import reveal
+from retinue.core.secrets import Redactor
 from retinue.errors import NotFound, Refused
 from retinue.sandbox.paths import Reach, Root, real_path, strip
-from retinue.tools.base import Answer, Caller, Returned
+from retinue.tools.base import NOTHING_SECRET, Answer, Caller, Returned
 from retinue.tools.builtin.base import Arguments, Builtin
+from retinue.tools.file_rules import READING, barred, hidden
 
 MAX_ANSWER = 60_000  # below the cap of a result, so that the note at the end is never what is cut off
 MAX_LINE = 2_000
@@ -24,18 +24,22 @@ A = TypeVar("A", bound=Arguments)
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """One call of a file tool: where it may go, by which name it is known, and whether it was called off."""
+    """One call of a file tool: where it may go, by which name it is known, whether it was called off, and who takes
+    secrets out of what is shown of a file, before any of it is cut off."""
 
     reach: Reach
     key: str
     again: bool
     stop: Event
+    redactor: Redactor = NOTHING_SECRET
 
 
 class FileTool(Builtin[A]):
     """A tool whose `work` is done in a thread. What it refuses, and what the file system refuses, is its answer."""
 
     subject = "path"
+    acts: tuple[str, ...] = READING
+    """The tools whose rules about a file hold for this one too: a way round is none."""
 
     async def run(self, caller: Caller, args: dict[str, Any]) -> Returned:
         try:
@@ -43,38 +47,25 @@ class FileTool(Builtin[A]):
         except UnicodeEncodeError:
             return failed("Invalid parameters: half a surrogate pair is not text")
         if isinstance(answer, Answer) and answer.error and len(answer.text) > MAX_ERROR:
-            return failed(f"{answer.text[:MAX_ERROR]}... [cut]")
+            return failed(f"{caller.redactor.clean(answer.text)[:MAX_ERROR]}... [cut]")
         return answer
 
     async def call(self, caller: Caller, args: A) -> Returned:
         if not caller.root:
             return failed("This run has no directory to work in, so there are no files.")
-        reach = Reach.of(caller.root, caller.held.read, caller.held.write, self._forbids(caller))
-        work = Work(reach=reach, key=caller.key, again=caller.again, stop=Event())
-        try:
-            return await self.perform(work, args)
-        except (Refused, NotFound) as error:
-            return failed(printable(str(error)))
-        except OSError as error:
-            return failed(f"The file system refused it: {error.strerror or error}. Nothing was changed.")
-        finally:
-            work.stop.set()
-
-    def _forbids(self, caller: Caller) -> Callable[[str], str] | None:
-        """What rules deny to one reader they deny to all, and what to one writer, to all: a way round is none."""
-        bounds, top = caller.bounds, os.path.realpath(caller.root)
-        if not any(rule.startswith("deny") for _, rules in bounds for rule in rules):
-            return None
-        names = ("read", "search") if self.risk == "read" else ("edit", "write")
-        sent = caller.spec.order.cwd or top
-
-        def forbids(real: str) -> str:
-            # Rules are meant in the directory that a run was sent to, also when it works in a copy of it.
-            mine = strip(real, top)
-            path = real if mine is None else f"{sent}/{mine}"
-            return next((rule for name in names if (rule := denied_path(bounds, name, path))), "")
-
-        return forbids
+        with caller.opening() as (mine, holding):
+            forbids = barred(mine, self.acts, self.name, getattr(args, "path", ""))
+            given = (mine.held.read, mine.held.write)
+            reach = Reach.of(mine.root, *given, forbids, hidden(mine), holding, caller.private)
+            work = Work(reach=reach, key=caller.key, again=caller.again, stop=Event(), redactor=caller.redactor)
+            try:
+                return await self.perform(work, args)
+            except (Refused, NotFound) as error:
+                return failed(printable(str(error)))
+            except OSError as error:
+                return failed(f"The file system refused it: {error.strerror or error}. Nothing was changed.")
+            finally:
+                work.stop.set()
 
     def summary(self, args: dict[str, Any]) -> str:
         return printable(super().summary(args)[:200])
@@ -106,15 +97,7 @@ def prefix_of(reach: Reach, root: Root) -> str:
 
 def printable(text: str) -> str:
     """One line that can be stored and shown: bytes that are not text, and characters that are not seen, are escaped."""
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else _escaped(c) for c in text)
-
-
-def _escaped(c: str) -> str:
-    if "\udc80" <= c <= "\udcff":
-        return f"\\x{ord(c) - 0xDC00:02x}"
-    return c.encode("unicode_escape").decode("ascii")
+    return reveal(text, keep="")
 
 
 def page(lines: list[str], limit: int, note: str, room: int = MAX_ANSWER) -> str:

@@ -1,12 +1,13 @@
-"""`git`: looking at the history without changing anything. Sub-commands and options are taken from a list; what the
-repository's own settings could run is switched off, and the rest is contained: it runs in the sandbox, where the
-workspace is read-only.
+"""`git`: looking at the history without changing anything. Sub-commands and options are taken from a list, the
+settings are ours and not the repository's (`sandbox/git.py`), and it runs in the sandbox, where the workspace is
+read-only.
 """
 
 from __future__ import annotations
 
+import asyncio
 import re
-import shutil
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from typing import Annotated, Any
@@ -15,15 +16,18 @@ from msgspec import Meta
 
 from retinue.core.text import clean
 from retinue.core.values import Restart
-from retinue.errors import Refused, SandboxMissing
+from retinue.errors import Refused, RetinueError
+from retinue.sandbox.git import find, opened, program
+from retinue.sandbox.shield import beneath
 from retinue.tools.base import Answer, Caller, Returned, Risk
+from retinue.tools.builtin import git_cuts
 from retinue.tools.builtin.base import Arguments, Builtin
-from retinue.tools.builtin.processes import Processes, directory
+from retinue.tools.builtin.git_rules import guarded
+from retinue.tools.builtin.processes import Processes
 from retinue.tools.builtin.spool import plain, trim, whole
 
 SECONDS = 60.0
 HEAD, TAIL = 192 << 10, 64 << 10
-PLACES = "/usr/bin:/bin:/usr/local/bin:/run/current-system/sw/bin"
 
 # `--name=` takes a value, behind the sign or as the next word; `-x#` may have a number behind it, `-x*` anything.
 RANGE = """
@@ -36,7 +40,7 @@ DIFF = """
     -p --patch -s --no-patch --raw --stat --stat= --numstat --shortstat --summary --name-only --name-status -U#
     --unified= --patience --minimal --histogram --diff-algorithm= -w -b --ignore-all-space --ignore-space-change
     --ignore-blank-lines -M# -C# --find-renames= --find-copies --no-renames --diff-filter= -S* -G* --pickaxe-all
-    --pickaxe-regex -R --word-diff= --function-context -W --full-index --abbrev= --no-color --relative -a --text
+    --pickaxe-regex -R --function-context -W --full-index --abbrev= --no-color --relative -a --text
     --check --dirstat --compact-summary -m -c --cc -z --exit-code --no-prefix
 """
 SHOW = """
@@ -60,22 +64,6 @@ OPTIONS = {
         --no-merged= --sort= --format= --no-color --points-at= -i --ignore-case""",
     "tag": """-l --list -n# --contains= --no-contains= --merged= --no-merged= --sort= --format= --points-at= -i
         --ignore-case""",
-}
-# Whatever the repository says: nothing else is started, nothing is fetched, nothing is asked.
-SETTINGS = """
-    core.fsmonitor=false core.hooksPath=/dev/null core.pager=cat core.sshCommand=false core.editor=false
-    core.askPass=false core.attributesFile=/dev/null diff.external= diff.ignoreSubmodules=all
-    submodule.recurse=false credential.helper= status.submoduleSummary=false log.showSignature=false
-    gpg.program=false gpg.ssh.program=false gpg.x509.program=false protocol.allow=never color.ui=false
-    core.quotePath=false safe.directory=*
-"""
-ENVIRONMENT = {
-    "GIT_CONFIG_NOSYSTEM": "1",
-    "GIT_CONFIG_GLOBAL": "/dev/null",
-    "GIT_OPTIONAL_LOCKS": "0",
-    "GIT_TERMINAL_PROMPT": "0",
-    "GIT_NO_LAZY_FETCH": "1",
-    "GIT_PAGER": "cat",
 }
 ALWAYS = {
     "log": ("--no-ext-diff", "--no-textconv", "--no-show-signature"),
@@ -108,13 +96,28 @@ class GitTool(Builtin[GitArguments]):
         self._processes = processes
 
     async def call(self, caller: Caller, args: GitArguments) -> Returned:
-        kept = Kept()
+        kept, stream, hunks = Kept(), caller.redactor.byte_stream(), git_cuts.Hunks(args.args)
+
+        def wrote(data: bytes) -> None:
+            kept.write(stream.feed(hunks.feed(data)))
+
         try:
-            command = self._processes.command(caller, argv(args.args), directory(caller.root), may_write=False)
-            command = replace(command, env={**command.env, **ENVIRONMENT}, network=False)
-            running = await self._processes.sandbox().start(command, kept.write)
-            ended = await running.wait(SECONDS)
-        except (Refused, SandboxMissing) as error:
+            line = argv(args.args, lambda words: guarded(words, caller))
+            with self._processes.command(caller, line, "", may_write=False) as command:
+                repository = await asyncio.to_thread(find, command.cwd)
+                if not beneath(repository.top, command.read):
+                    raise Refused(
+                        "git", f"{command.cwd} is not a git repository; one above it is out of this run's reach."
+                    )
+                async with opened(repository, given=command.read, logs=True) as ours:
+                    own = {name: value for name, value in ours.environ.items() if name.startswith("GIT_")}
+                    read = (*command.read, ours.folder)
+                    command = replace(command, env={**command.env, **own}, read=read, network=False)
+                    running = await self._processes.sandbox().start(command, wrote)
+                    ended = await running.wait(SECONDS)
+            kept.write(stream.feed(hunks.close()))
+            kept.write(stream.close())
+        except RetinueError as error:
             return Answer(text=str(error), error=True)
         if ended.why:
             reason = "it took too long" if ended.why == "timeout" else f"it was cut off ({ended.why})"
@@ -152,8 +155,9 @@ class Kept:
         return f"{plain(whole(bytes(self._head)))}\n{note}\n{plain(trim(tail))}"
 
 
-def argv(words: list[str]) -> tuple[str, ...]:
-    """The whole command line, or `Refused` naming the word that is not on the list."""
+def argv(words: list[str], guard: Callable[[list[str]], list[str]] = list) -> tuple[str, ...]:
+    """The whole command line, or `Refused` naming the word that is not on the list. `guard` may change the words once
+    they are checked."""
     name, *rest = (clean(word) for word in words)
     if name not in OPTIONS:
         raise Refused("git", f"Invalid parameters: git {name!r} is not offered. There is: {', '.join(OPTIONS)}.")
@@ -165,12 +169,9 @@ def argv(words: list[str]) -> tuple[str, ...]:
             break
         if word.startswith("-") and not pattern.fullmatch(word):
             raise Refused("git", f"Invalid parameters: option {word!r} of git {name} is not offered. {_offer(name)}")
-    program = shutil.which("git", path=PLACES)
-    if program is None:
-        raise Refused("git", "git is not installed; nothing was run.")
-    settings = (word for setting in SETTINGS.split() for word in ("-c", setting))
+    name, *rest = guard([name, *git_cuts.whole(name, rest)])
     always = () if "--show-current" in rest else ALWAYS.get(name, ())
-    return (program, "--no-pager", *settings, name, *always, *rest)
+    return (program(), "--no-pager", name, *always, *rest)
 
 
 @cache

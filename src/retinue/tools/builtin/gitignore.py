@@ -6,11 +6,11 @@ from __future__ import annotations
 
 import os
 import re
-import stat
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from retinue.sandbox.beneath import open_beneath
+from retinue.sandbox.regular import drain, open_regular
 from retinue.tools.builtin.globs import BadGlob, Glob
 
 NAME = ".gitignore"
@@ -111,19 +111,11 @@ NONE = Ignores()
 
 def read(dir_fd: int) -> str:
     """The ignore file of a directory. A link to one is not followed, and what cannot be read has no rules."""
-    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
-        fd = os.open(NAME, flags, dir_fd=dir_fd)
+        data = drain(open_regular(NAME, dir_fd=dir_fd, follow=False), MAX_BYTES)
     except OSError:
         return ""
-    try:
-        found = os.fstat(fd)
-        data = os.read(fd, min(found.st_size, MAX_BYTES)) if stat.S_ISREG(found.st_mode) else b""
-        return data.decode("utf-8", "surrogateescape")
-    except OSError:
-        return ""
-    finally:
-        os.close(fd)
+    return data[:MAX_BYTES].decode("utf-8", "surrogateescape")
 
 
 def chain(root_fd: int, path: str) -> Ignores:

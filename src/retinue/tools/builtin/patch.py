@@ -5,6 +5,7 @@ applied to lines. Line numbers and counts are hints, because models miscount; th
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -238,8 +239,9 @@ def _ends(lines: list[str], i: int) -> bool:
     return pair or lines[i] == "-- "
 
 
-def apply(text: str, hunks: list[Hunk]) -> str:
-    """The text with all hunks in it, in their order. Its line ends stay; new lines get those of their neighbours."""
+def apply(text: str, hunks: list[Hunk], clean: Callable[[str], str] = str) -> str:
+    """The text with all hunks in it, in their order. Its line ends stay; new lines get those of their neighbours.
+    `clean` is for a line of it that is shown in a complaint."""
     lines = text.split("\n")
     has_eol = lines[-1] == ""
     if has_eol:
@@ -249,7 +251,7 @@ def apply(text: str, hunks: list[Hunk]) -> str:
     shift = cursor = 0
     out: list[str] = []
     for number, hunk in enumerate(hunks, 1):
-        at = _place(bare, hunk, cursor, shift, number)
+        at = _place(bare, hunk, cursor, shift, number, clean)
         if hunk.at is not None and hunk.old:
             shift = at - hunk.at
         stop = at + len(hunk.old)
@@ -269,7 +271,7 @@ def _replaced(old: list[str], hunk: Hunk, crlf: bool) -> list[str]:
     return [ends.get(line, line + end) for line in (n.removesuffix("\r") for n in hunk.new)]
 
 
-def _place(bare: list[str], hunk: Hunk, start: int, shift: int, number: int) -> int:
+def _place(bare: list[str], hunk: Hunk, start: int, shift: int, number: int, clean: Callable[[str], str]) -> int:
     """Where the old side of a hunk stands: the nearest to where it is said to be; if nothing is said, the only one."""
     for anchor in hunk.anchors:
         found = next((i for i in range(start, len(bare)) if bare[i].strip() == anchor), None)
@@ -285,7 +287,7 @@ def _place(bare: list[str], hunk: Hunk, start: int, shift: int, number: int) -> 
     if hunk.at_end:
         places = [p for p in places if p + len(old) == len(bare)] or places
     if not places:
-        raise BadPatch(f"hunk {number}: {_missing(bare, old, start)}")
+        raise BadPatch(f"hunk {number}: {_missing(bare, old, start, clean)}")
     if len(places) == 1 or hunk.anchors:
         return places[0]
     if hunk.at is None:
@@ -308,7 +310,7 @@ def _places(bare: list[str], old: list[str], start: int) -> list[int]:
     return places
 
 
-def _missing(bare: list[str], old: list[str], start: int) -> str:
+def _missing(bare: list[str], old: list[str], start: int, clean: Callable[[str], str]) -> str:
     """The longest beginning of the lines that is there, and the line that then differs."""
     best, where = 0, -1
     for i in range(start, min(len(bare), MAX_LOOK)):
@@ -320,5 +322,5 @@ def _missing(bare: list[str], old: list[str], start: int) -> str:
     if where < 0:
         return f"its first line was not found: {old[0][:120]!r}; read the file again"
     at = where + best
-    there = f"there is {bare[at][:120]!r}" if at < len(bare) else "the file ends"
+    there = f"there is {clean(bare[at])[:120]!r}" if at < len(bare) else "the file ends"
     return f"at line {at + 1} {there} where the patch has {old[best][:120]!r}; read the file again"

@@ -6,15 +6,20 @@ import asyncio
 import os
 import re
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import groupby
+from operator import attrgetter
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
+from retinue.core.secrets import Redactor
 from retinue.core.text import clean
-from retinue.sandbox.paths import Root, real_path, strip
+from retinue.errors import Refused
+from retinue.sandbox.beneath import open_beneath
+from retinue.sandbox.paths import READ, Root, real_path, strip
 from retinue.sandbox.protected import KERNEL
 from retinue.tools.base import Answer
 from retinue.tools.builtin.base import Arguments
@@ -28,9 +33,13 @@ from retinue.tools.builtin.walk import Patience, walk
 
 MAX_TEXT = 400
 MAX_PATTERN = 10_000
+AROUND = 4_096
+"""So many bytes around a line are cleaned with it."""
 MAX_CONTEXT = 50
 ENOUGH = {"lines": 5_000, "files": 50_000, "count": 200_000}  # of matches, before they are sorted and cut
 SNIFF = 1 << 16
+SOON_SECONDS = 2.0
+IGNORE_FILES = (".gitignore", ".rgignore", ".ignore")
 NARROW = "make the pattern, path or glob narrower, or raise limit"
 
 
@@ -88,9 +97,8 @@ class Search(FileTool[SearchArgs]):
                 return failed(f"The search failed: {displayable(found.broken)}")
             if found.wrong:
                 return failed(f"The pattern is not a valid regular expression:\n{displayable(found.wrong)}")
-            if work.reach.forbids is not None:
-                found.lines = _permitted(place, work.reach.forbids, found.lines)
-            return await asyncio.to_thread(_answer, args, place, globs, found)
+            found.lines = await asyncio.to_thread(_permitted, place, work.reach.forbids, found.lines)
+            return await asyncio.to_thread(_answer, args, place, globs, found, work.redactor)
 
 
 def _bad(args: SearchArgs) -> str:
@@ -126,14 +134,13 @@ async def _search(work: Work, args: SearchArgs, place: Place, globs: Globs | Non
         ignore_case=args.ignore_case,
         context=args.context if args.mode == "lines" else 0,
         first=args.mode == "files",
-        count=args.mode == "count",
         glob=args.glob,
         skip=_skipped(place),
     )
     enough = max(ENOUGH[args.mode], 4 * args.limit)
     program = ripgrep((work.reach.root, *work.reach.read, *work.reach.write))
     if program:
-        found = await by_ripgrep(program, query, place.dir_fd, place.file_fd, enough)
+        found = await _unless_stuck(place, by_ripgrep(program, query, place.dir_fd, place.file_fd, enough))
         inner = f"{place.base}/" if place.base else ""
         for line in found.lines:
             line.path = place.base if place.dir_fd is None else inner + line.path
@@ -145,6 +152,29 @@ async def _search(work: Work, args: SearchArgs, place: Place, globs: Globs | Non
     found = await by_scanner(query, place.root.fd, paths, enough)
     found.why = found.why or patience.why
     return found
+
+
+async def _unless_stuck(place: Place, search: Coroutine[Any, Any, Found]) -> Found:
+    """Ripgrep opens ignore files itself, and waits for ever at one that is a pipe: when it takes long, it is looked
+    whether there is such a one."""
+    task = asyncio.ensure_future(search)
+    patience = Patience()
+    try:
+        await asyncio.wait({task}, timeout=SOON_SECONDS)
+        if not task.done() and await asyncio.to_thread(_has_odd_rules, place, patience):
+            return Found(broken="there is an ignore file that is no regular file")
+        return await task
+    finally:
+        patience.stop.set()
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+def _has_odd_rules(place: Place, patience: Patience) -> bool:
+    if place.dir_fd is None:
+        return False
+    entries = walk(place.dir_fd, place.base, chain(place.root.fd, place.base), patience, skip=_skipped(place))
+    return any(e.kind in ("link", "other") and e.path.rpartition("/")[2] in IGNORE_FILES for e in entries)
 
 
 def _skipped(place: Place) -> tuple[str, ...]:
@@ -164,30 +194,31 @@ def _paths(place: Place, globs: Globs | None, patience: Patience) -> list[str]:
         return [place.base]
     rules = chain(place.root.fd, place.base)
     inner = len(place.base) + 1 if place.base else 0
-    entries = walk(place.dir_fd, place.base, rules, patience, skip=_skipped(place))
+    entries = walk(place.dir_fd, place.base, rules, patience, skip=_skipped(place), hides=place.root.hides())
     return sorted(
         e.path for e in entries if e.kind == "file" and (globs is None or globs.match(e.path, e.path[inner:]))
     )
 
 
-def _answer(args: SearchArgs, place: Place, globs: Globs | None, found: Found) -> Answer:
+def _answer(args: SearchArgs, place: Place, globs: Globs | None, found: Found, redactor: Redactor) -> Answer:
     lines = _filtered(place, globs, found.lines)
     lines.sort(key=lambda line: (line.path, line.number))
+    lines = confirmed(lines, place.root.fd)  # before anything is counted: a number tells something too
     n_hits = sum(line.start >= 0 for line in lines)
     match args.mode:
         case "lines":
-            kept = confirmed(_first(lines, args.limit), place.root.fd)
-            shown = _lines(kept, place.prefix, args.context)
+            first = _cleaned(_first(lines, args.limit), place.root.fd, redactor)
+            shown = _lines(first, place.prefix, args.context, redactor)
             text = page(shown, len(shown), NARROW)
             if n_hits > args.limit:
                 text += f"\n[the first {args.limit} of {n_hits} matches; {NARROW}]"
         case "files":
-            paths = [printable(place.prefix + line.path) for line in confirmed(lines[: args.limit], place.root.fd)]
+            paths = [printable(place.prefix + line.path) for line in lines[: args.limit]]
             text = page(paths + [""] * max(0, n_hits - args.limit), args.limit, NARROW)
         case _:
             counts: dict[str, int] = {}
-            for line in confirmed(lines, place.root.fd):
-                counts[line.path] = counts.get(line.path, 0) + line.n
+            for line in lines:
+                counts[line.path] = counts.get(line.path, 0) + 1
             rows = [f"{printable(place.prefix + path)}:{n}" for path, n in counts.items()]
             text = page(rows, args.limit, NARROW)
             if len(rows) > 1:
@@ -197,10 +228,26 @@ def _answer(args: SearchArgs, place: Place, globs: Globs | None, found: Found) -
     return Answer(text=text.removeprefix("\n") or "[nothing matches]")
 
 
-def _permitted(place: Place, forbids: Callable[[str], str], lines: list[Line]) -> list[Line]:
-    top = place.root.real.rstrip("/")
-    denied = {path for path in {line.path for line in lines} if forbids(f"{top}/{path}")}
+def _permitted(place: Place, forbids: Callable[[str], str] | None, lines: list[Line]) -> list[Line]:
+    top, hides = place.root.real.rstrip("/"), place.root.hides()
+
+    def is_denied(path: str) -> bool:
+        return _is_hidden(place.root, path, hides) or (forbids is not None and bool(forbids(f"{top}/{path}")))
+
+    denied = {path for path in {line.path for line in lines} if is_denied(path)}
     return [line for line in lines if line.path not in denied]
+
+
+def _is_hidden(root: Root, path: str, hides: Callable[[str], bool]) -> bool:
+    """ripgrep goes into directories that are not to be listed; what it says of them is not passed on."""
+    parts = path.split("/")
+    if any(hides("/".join(parts[: i + 1])) for i in range(len(parts))):
+        return True
+    try:
+        root.refuse_link(os.stat(path, dir_fd=root.fd, follow_symlinks=False), path)
+    except (Refused, OSError):
+        return True
+    return False
 
 
 def _filtered(place: Place, globs: Globs | None, lines: list[Line]) -> list[Line]:
@@ -229,21 +276,46 @@ def _first(lines: list[Line], limit: int) -> list[Line]:
     return lines
 
 
-def _lines(lines: list[Line], prefix: str, context: int) -> list[str]:
+def _cleaned(lines: list[Line], dir_fd: int, redactor: Redactor) -> list[Line]:
+    """The lines as they stand in their files without the secrets: one may begin in the line before."""
+    out: list[Line] = []
+    for path, group in groupby(lines, key=attrgetter("path")):
+        try:
+            fd = open_beneath(dir_fd, path, READ | os.O_NOFOLLOW)
+        except OSError:
+            continue
+        try:
+            out += [_without(fd, line, redactor) for line in group]
+        finally:
+            os.close(fd)
+    return out
+
+
+def _without(fd: int, line: Line, redactor: Redactor) -> Line:
+    start = max(0, line.offset - AROUND)
+    data = os.pread(fd, line.offset - start + len(line.raw) + AROUND, start)
+    cleaned = redactor.clean_bytes(data)
+    if cleaned is data:
+        return line
+    rows = cleaned.split(b"\n")
+    return replace(line, raw=rows[min(len(rows) - 1, data.count(b"\n", 0, line.offset - start))])
+
+
+def _lines(lines: list[Line], prefix: str, context: int, redactor: Redactor) -> list[str]:
     out: list[str] = []
     before: Line | None = None
     for line in lines:
         if context and before is not None and (before.path != line.path or before.number + 1 != line.number):
             out.append("--")
         mark = ":" if line.start >= 0 else "-"
-        out.append(f"{printable(prefix + line.path)}{mark}{line.number}{mark}{_shown(line)}")
+        out.append(f"{printable(prefix + line.path)}{mark}{line.number}{mark}{_shown(line, redactor)}")
         before = line
     return out
 
 
-def _shown(line: Line) -> str:
+def _shown(line: Line, redactor: Redactor) -> str:
     """The text of a line; of a long one, the part around the match."""
-    raw = line.raw.removesuffix(b"\n").removesuffix(b"\r")
+    raw = redactor.clean_bytes(line.raw.removesuffix(b"\n").removesuffix(b"\r"))
     if len(raw) <= MAX_TEXT:
         return displayable(raw.decode("utf-8", "replace"))
     start = max(0, min(line.start - MAX_TEXT // 4, len(raw) - MAX_TEXT))

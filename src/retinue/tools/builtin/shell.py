@@ -17,7 +17,7 @@ from retinue.core.values import Restart
 from retinue.errors import Refused, SandboxMissing
 from retinue.tools.base import Answer, Caller, Returned, Risk
 from retinue.tools.builtin.base import Arguments, Builtin
-from retinue.tools.builtin.processes import Live, Processes, directory
+from retinue.tools.builtin.processes import Live, Processes
 from retinue.tools.builtin.spool import End, Spool, plain, trim, whole
 
 MAX_COMMAND = 100_000
@@ -40,9 +40,9 @@ class ShellTool(Builtin[ShellArguments]):
     name = "shell"
     description = (
         "Run a command with bash, in a sandbox: the workspace is writable, the rest of the machine is read-only or "
-        "absent, and there is no network unless it was granted. Nothing survives the command. Empty read-only "
-        "directories such as .mcp.json in the workspace are placeholders of the sandbox. With background=true it "
-        "answers at once with an id for shell_output and shell_stop."
+        "absent, and there is no network unless it was granted. Nothing survives the command. What other "
+        "programs run or trust (.git/hooks, .mcp.json) is read-only, and taken away where it is new. With "
+        "background=true it answers at once with an id for shell_output and shell_stop."
     )
     Args = ShellArguments
     restart: Restart = "adoptable"
@@ -59,10 +59,10 @@ class ShellTool(Builtin[ShellArguments]):
             if adopted is not None:
                 return adopted
         try:
-            text, cwd = _checked(caller, args)
+            text = _checked(args)
             reason = await self._reason(caller)
-            command = self._processes.command(caller, _bash(text), cwd, may_write=not reason)
-            live = await self._processes.start(caller, command, text, background=args.background)
+            with self._processes.command(caller, _bash(text), args.cwd, may_write=not reason) as command:
+                live = await self._processes.start(caller, command, text, background=args.background)
         except (Refused, SandboxMissing) as error:
             return Answer(text=str(error), error=True)
         first = f"[read-only: {reason}]\n" if reason else ""
@@ -213,7 +213,7 @@ async def _news(live: Live, offset: int, seconds: float) -> None:
                 await live.news.wait()
 
 
-def _checked(caller: Caller, args: ShellArguments) -> tuple[str, str]:
+def _checked(args: ShellArguments) -> str:
     text = clean(args.command)
     if not text.strip():
         raise Refused("command", "Invalid parameters: command is empty.")
@@ -221,7 +221,7 @@ def _checked(caller: Caller, args: ShellArguments) -> tuple[str, str]:
         raise Refused("command", "Invalid parameters: command contains a NUL character, which no shell can take.")
     if len(text.encode()) > MAX_COMMAND:
         raise Refused("command", f"Invalid parameters: command is longer than {MAX_COMMAND} bytes; put it into a file.")
-    return text, directory(caller.root, args.cwd)
+    return text
 
 
 def _bash(text: str) -> tuple[str, ...]:

@@ -7,28 +7,25 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import shutil
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TypeVar
 
 import msgspec
 
+from retinue.core.display import several_lines
 from retinue.errors import Refused
+from retinue.sandbox import folders
 from retinue.sandbox.base import Ended
+from retinue.sandbox.regular import open_regular, read_small
 
 T = TypeVar("T")
 
 KEPT = 16 << 20
 HEAD = TAIL = 32 << 10
 
-ESCAPES = re.compile(
-    r"\x1b\[[0-?]*[ -/]*[@-~]"  # colours, cursor
-    r"|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\|$)"  # titles, links and other strings
-    r"|\x1b[ -/]*[0-~]|\x9b[0-?]*[ -/]*[@-~]|\x1b"
-)
 OVERWRITTEN = re.compile(r"[^\n]*\r(?!\n|$)")
-CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 class Start(msgspec.Struct, frozen=True, kw_only=True):
@@ -104,7 +101,7 @@ class Spool:
     def discard(self) -> None:
         """It was not started after all."""
         self._drop_file()
-        shutil.rmtree(self.folder, ignore_errors=True)
+        folders.remove(self.folder)
 
     def _drop_file(self) -> None:
         if self._file >= 0:
@@ -132,7 +129,7 @@ class Spool:
             return 0
 
     def read(self, offset: int, limit: int) -> bytes:
-        with contextlib.suppress(OSError), open(self.folder / "output", "rb") as file:
+        with contextlib.suppress(OSError), open(open_regular(self.folder / "output"), "rb") as file:
             file.seek(offset)
             return file.read(limit)
         return b""
@@ -142,7 +139,7 @@ class Spool:
         if self._tail:
             return bytes(self._tail[-TAIL:])
         with contextlib.suppress(OSError):
-            return (self.folder / "tail").read_bytes()
+            return read_small(self.folder / "tail")
         return self.read(max(0, self.kept() - TAIL), TAIL)
 
     def shown(self) -> str:
@@ -160,11 +157,11 @@ class Spool:
 
 
 def plain(data: bytes) -> str:
-    """What a person would have read on a terminal: no escapes, no lines that were overwritten, no broken characters."""
-    text = ESCAPES.sub("", data.decode("utf-8", "replace"))
+    """What a person would have read on a terminal: no escapes, no lines that were overwritten, nothing unseen."""
+    text = data.decode("utf-8", "replace")
     if "\r" in text:
         text = OVERWRITTEN.sub("", text).replace("\r", "")
-    return CONTROLS.sub("", text)
+    return several_lines(text)
 
 
 def trim(data: bytes) -> bytes:
@@ -187,13 +184,29 @@ def whole(data: bytes) -> bytes:
     return data
 
 
+def owners(parent: Path) -> dict[str, str]:
+    """The records that are there, by their ids: whose each is."""
+    out = {}
+    with contextlib.suppress(OSError):
+        for folder in parent.iterdir():
+            start = Spool(folder).start
+            if start is not None:
+                out[folder.name] = start.run
+    return out
+
+
+def discard_all(parent: Path, ids: Iterable[str]) -> None:
+    for id in ids:
+        folders.remove(parent / id)
+
+
 def forget_old(parent: Path, seconds: float) -> None:
     """Remove records that nobody will ask for any more."""
     with contextlib.suppress(OSError):
         for folder in parent.iterdir():
             with contextlib.suppress(OSError):
                 if time.time() - folder.stat().st_mtime > seconds:
-                    shutil.rmtree(folder, ignore_errors=True)
+                    folders.remove(folder)
 
 
 def _write(path: Path, data: bytes, *, durable: bool = False) -> None:
@@ -218,6 +231,6 @@ def _sync(folder: Path) -> None:
 
 def _read(path: Path, kind: type[T]) -> T | None:
     try:
-        return msgspec.json.decode(path.read_bytes(), type=kind)
+        return msgspec.json.decode(read_small(path), type=kind)
     except (OSError, msgspec.MsgspecError):
         return None

@@ -7,11 +7,11 @@ from __future__ import annotations
 import ipaddress
 import re
 import socket
-import unicodedata
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from urllib.parse import quote, urljoin
 
+from retinue.core.hosts import ascii_name, plain_ip
 from retinue.errors import ConfigError, Refused
 
 IP = ipaddress.IPv4Address | ipaddress.IPv6Address
@@ -26,7 +26,6 @@ _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?://([^/?#]*)([^?#]*)(\?[^#]*)?(?
 _FORBIDDEN = re.compile(r"[\x00-\x20\x7f-\xa0\\\u2028\u2029]")
 _LABEL = re.compile(r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?")
 _NUMBER = re.compile(r"\d+|0x[0-9a-f]*")
-_DOTS = re.compile("[\u3002\uff0e\uff61]")
 _PORTS = {"http": 80, "https": 443}
 
 METADATA = {"metadata", "metadata.google.internal", "metadata.goog", "instance-data", "instance-data.ec2.internal"}
@@ -128,7 +127,9 @@ def _host(text: str) -> tuple[str, IP | None]:
             six = ipaddress.IPv6Address(text[1:-1])
         except ValueError:
             raise _refused(f"{text} is no address of IPv6 (a zone is not taken either)") from None
-        return str(six), six
+        # Written as IPv4 in IPv6 it is the same host, for rules about addresses too.
+        one = six.ipv4_mapped or six
+        return str(one), one
     name = _ascii(text)
     name = name[:-1] if name.endswith(".") else name
     labels = name.split(".")
@@ -145,15 +146,9 @@ def _host(text: str) -> tuple[str, IP | None]:
 
 
 def _ascii(text: str) -> str:
-    """A name as it is looked up: full-width digits and the dots of other scripts become what they stand for."""
-    text = _DOTS.sub(".", unicodedata.normalize("NFKC", text)).lower()
-    if text.isascii():
-        return text
     try:
-        import idna  # comes with aiohttp
-
-        return idna.encode(text, uts46=True).decode().lower()
-    except (ImportError, UnicodeError):
+        return ascii_name(text)
+    except UnicodeError:
         raise _refused(f"{text[:100]!r} cannot be the name of a host") from None
 
 
@@ -241,7 +236,7 @@ class Gate:
             raise _refused(f"{where} {why}")
 
     def _is_own(self, ip: IP, port: int) -> bool:
-        real = _plain(ip)
+        real = plain_ip(ip)
         for name, own_port in self._own:
             if port != own_port:
                 continue
@@ -249,7 +244,7 @@ class Gate:
             if mine is None or mine.is_unspecified:  # at any address of this machine
                 if _is_here(real):
                     return True
-            elif _plain(mine) == real or (mine.is_loopback and real.is_unspecified):
+            elif plain_ip(mine) == real or (mine.is_loopback and real.is_unspecified):
                 return True
         return False
 
@@ -271,13 +266,6 @@ def _name(text: str) -> str:
         return _host(f"[{text}]" if text.count(":") > 1 and not text.startswith("[") else text)[0]
     except Refused:
         return "\0"
-
-
-def _plain(ip: IP) -> IP:
-    """Without the wrapping of IPv4 in IPv6."""
-    if isinstance(ip, ipaddress.IPv6Address) and (ip in _MAPPED or ip in _NAT64):
-        return ipaddress.IPv4Address(int(ip) & 0xFFFFFFFF)
-    return ip
 
 
 def _address(text: str) -> IP | None:

@@ -9,10 +9,10 @@ from typing import Annotated, Any, ClassVar, Literal, Protocol
 from msgspec import Meta
 
 from retinue.core.board import STATUSES, Act, Added, Board, Noted, Removed, Status, Task, Updated
+from retinue.core.display import one_line
 from retinue.core.values import Restart
 from retinue.errors import StoreError
 from retinue.tools.base import Answer, Caller, Returned, Risk
-from retinue.tools.builtin.ask import visible
 from retinue.tools.builtin.base import Arguments, Builtin
 
 MOST = 10_000
@@ -175,5 +175,5 @@ def _counts(board: Board) -> str:
 
 def _line(text: str, cap: int) -> str:
     """One line of what can be seen; the bar divides the columns of the table."""
-    text = " ".join(visible(text).replace("|", "/").split())
+    text = one_line(text).replace("|", "/")
     return text if len(text) <= cap else text[: cap - 1] + "…"

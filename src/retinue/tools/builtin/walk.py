@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from threading import Event
 from typing import Literal
@@ -60,12 +60,13 @@ def walk(
     *,
     depth: int = MAX_DEPTH,
     skip: Sequence[str] = (),
+    hides: Callable[[str], bool] = lambda path: False,
 ) -> Iterator[Entry]:
     """The entries below an open directory, whose own path is `base` ("" for the root), in no particular order. The
-    directories in it that are named in `skip` are not entered."""
+    directories in it that are named in `skip` are not entered, and what `hides` says by its path is not there."""
     levels: list[tuple[int, str, Ignores, list[str]]] = []
     try:
-        yield from _enter(levels, os.dup(dir_fd), f"{base}/" if base else "", rules, patience)
+        yield from _enter(levels, os.dup(dir_fd), f"{base}/" if base else "", rules, patience, hides)
         while levels:
             fd, prefix, rules, names = levels[-1]
             if not names or patience.is_over():
@@ -82,7 +83,7 @@ def walk(
                 below = os.open(name, OPEN, dir_fd=fd)
             except OSError:  # gone, replaced by a link, or not ours to read
                 continue
-            yield from _enter(levels, below, f"{prefix}{name}/", rules, patience)
+            yield from _enter(levels, below, f"{prefix}{name}/", rules, patience, hides)
     finally:
         for fd, *_ in levels:
             os.close(fd)
@@ -94,6 +95,7 @@ def _enter(
     prefix: str,
     rules: Ignores,
     patience: Patience,
+    hides: Callable[[str], bool],
 ) -> Iterator[Entry]:
     """Yield what is in a directory, and put it on the stack with the names of its directories."""
     directories: list[str] = []
@@ -112,6 +114,8 @@ def _enter(
         if name == NEVER:
             continue
         path = prefix + name
+        if hides(path):
+            continue
         is_dir = entry.is_dir(follow_symlinks=False)
         if rules.match(path, name, is_dir):
             patience.n_ignored += 1

@@ -10,17 +10,20 @@ import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Any, ClassVar, Literal
 
 from msgspec import Meta
+from msgspec.json import encode
 
-from retinue.core.permits import denied_url
+from retinue.core.display import one_line, several_lines
+from retinue.core.secret_values import secrets_of
+from retinue.core.secrets import Redactor
 from retinue.core.text import clean, digest
-from retinue.core.values import Restart
+from retinue.core.values import Call, Restart
 from retinue.errors import ConfigError, Refused
 from retinue.tools.base import Answer, Caller, Returned, Risk
 from retinue.tools.builtin import html
-from retinue.tools.builtin.ask import visible
 from retinue.tools.builtin.base import Arguments, Builtin
 from retinue.tools.builtin.ssrf import LONGEST_URL, Gate, Own, Resolve, Target, may_reach, parse
 from retinue.tools.builtin.web_client import Failed, Fetched, WebClient
@@ -99,6 +102,7 @@ class Fetch(Builtin[FetchArgs]):
     ) -> None:
         super().__init__()
         self._client = WebClient(Gate(allow, ports=ports, own=own, resolve=resolve), credentials=credentials, tls=tls)
+        self.secrets = {k: v for h in (credentials or {}).values() for k, v in secrets_of(h, like_keys=True).items()}
         self._seconds = seconds
         self._kept: OrderedDict[tuple[str, str, str], _Page] = OrderedDict()
 
@@ -113,7 +117,7 @@ class Fetch(Builtin[FetchArgs]):
                     page = await self._load(target, caller, args.format, over)
                 self._keep(key, page)
         except (Refused, Failed, ConfigError) as error:
-            return Answer(text=f"Not fetched: {visible(str(error))}.", error=True)
+            return Answer(text=f"Not fetched: {one_line(str(error))}.", error=True)
         except TimeoutError:
             return Answer(text=f"Not fetched: it took longer than {self._seconds:g} s, and was given up.", error=True)
         finally:
@@ -121,16 +125,25 @@ class Fetch(Builtin[FetchArgs]):
         return _answer(caller, page, args.offset)
 
     async def _load(self, target: Target, caller: Caller, format: str, over: threading.Event) -> _Page:
-        bounds = caller.bounds
-        got = await self._client.get(
-            target, caller.held.hosts, _BINARY, lambda url: denied_url(bounds, self.name, url) if bounds else ""
-        )
+        got = await self._client.get(target, caller.held.hosts, _BINARY, partial(self._forbids, caller))
         kind = got.type or _guess(got.body)
         if not _TEXTS.fullmatch(kind) and (kind.startswith(_BINARY) or b"\0" in got.body[:4096]):
             what = "PDF files cannot be read here" if kind == "application/pdf" else "that is no text"
             raise Failed(f"{got.target.url} (status {got.status}) is of type {kind}; {what}. Look for a page in HTML")
         # In a thread: a large page takes a while, during which others should not wait.
-        return await asyncio.to_thread(_made, got, kind, format, over)
+        return await asyncio.to_thread(_made, got, kind, format, over, caller.redactor)
+
+    def _forbids(self, caller: Caller, url: str, source: str) -> str:
+        """The first address was ruled on before the call; where that leads is ruled on like a first address. A question
+        cannot be put in the middle of a call: the model asks for the address itself."""
+        if caller.rule is None:
+            return ""
+        ruling = caller.rule(Call(id=caller.call_id, name=self.name, args=encode({"url": url}).decode()))
+        if ruling.verdict == "deny":
+            return f"{url} may not be asked: {ruling.why}"
+        if ruling.verdict == "ask" and source:
+            return f"{source} redirects to {url}, which needs a permission of its own ({ruling.why}): fetch that one"
+        return ""
 
     def _keep(self, key: tuple[str, str, str], page: _Page) -> None:
         self._kept.pop(key, None)
@@ -143,13 +156,15 @@ class Fetch(Builtin[FetchArgs]):
         try:
             url = parse(url).url
         except Refused:
-            url = " ".join(visible(url).split())
+            url = one_line(url)
         return f"fetch {url}"[:200]
 
 
-def _made(got: Fetched, kind: str, format: str, over: threading.Event) -> _Page:
+def _made(got: Fetched, kind: str, format: str, over: threading.Event, redactor: Redactor) -> _Page:
     notes = [got.note] if got.note else []
     text = _decoded(got.body, got.charset, is_html=kind in _HTML, is_cut=bool(got.note))
+    # Where the page was cut off, the beginning of a secret goes too.
+    text = redactor.stream().feed(text) if got.note else redactor.clean(text)
     if kind in _HTML and format != "raw":
         if len(text) > MOST_HTML:
             notes.append(f"only the first {MOST_HTML} characters of its source were read")
@@ -157,9 +172,10 @@ def _made(got: Fetched, kind: str, format: str, over: threading.Event) -> _Page:
         text = f"Title: {page.title}\n\n{page.text}" if page.title else page.text
         if not page.whole:
             notes.append("the page was too long to be shown whole")
-    text = clean(text.replace("\0", "")) if format == "raw" else visible(text)
+    text = clean(text.replace("\0", "")) if format == "raw" else several_lines(text)
     hosts = tuple(dict.fromkeys(step.host for step in got.steps))
-    return _Page(got.target.url, got.status, kind, text, tuple(notes), hosts)
+    # Once more: what stood between tags is one text now.
+    return _Page(got.target.url, got.status, kind, redactor.clean(text), tuple(notes), hosts)
 
 
 def _answer(caller: Caller, page: _Page, offset: int) -> Answer:

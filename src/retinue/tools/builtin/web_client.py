@@ -79,13 +79,14 @@ class WebClient:
         target: Target,
         hosts: tuple[str, ...] | None,
         unwanted: tuple[str, ...] = (),
-        forbids: Callable[[str], str] = lambda url: "",
+        forbids: Callable[[str, str], str] = lambda url, source: "",
     ) -> Fetched:
-        """`unwanted` are beginnings of media types of which the body is not read."""
+        """`unwanted` are beginnings of media types of which the body is not read. `forbids` says why an address may not
+        be asked; with it goes the address that redirected to it, "" for the first."""
         steps: list[Target] = []
         while True:
-            if rule := forbids(target.url):
-                raise Refused("denied", f"{target.host} may not be asked: the rule {rule!r}")
+            if why := forbids(target.url, steps[-1].url if steps else ""):
+                raise Refused("denied", why)
             ips = await self._gate.admit(target, hosts)
             steps.append(target)
             async with self._response(target, ips) as response:
@@ -104,7 +105,7 @@ class WebClient:
         except ImportError:
             raise ConfigError("fetch needs the extra http: pip install 'retinue[http]'") from None
         url = URL(target.url, encoded=True)
-        if url.host != target.host or url.port != target.port or url.scheme != target.scheme:
+        if url.raw_host != target.host or url.port != target.port or url.scheme != target.scheme:
             raise Refused("fetch", f"{target.url} cannot be read in one way only")
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS)
         headers = {**HEADERS, **self._credentials.get(target.origin, {})}

@@ -1,24 +1,34 @@
 """One writer per directory: whoever writes first holds it until its run ends.
 
 A run and its descendants may write in the same place, for the one waits for the other or has sent it there; two that
-do not stand in line would overwrite each other's work.
+do not stand in line would overwrite each other's work. A directory is known by what was opened, not by its name.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
+from retinue.errors import NotFound, Refused
+from retinue.sandbox.paths import real_path
 from retinue.tools.base import Caller
 
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    directories: tuple[str, ...]
+    """`directories` are descriptors: a directory that is moved meanwhile is still the same."""
+
+    directories: tuple[int, ...]
     run: str
     root: str
     path: str
     label: str
+
+    def close(self) -> None:
+        for fd in self.directories:
+            os.close(fd)
 
 
 class Writers:
@@ -30,24 +40,48 @@ class Writers:
     def take(self, caller: Caller) -> str:
         """ "" when the caller may write in its directories from now on, otherwise who writes there."""
         spec = caller.spec
-        wanted = (caller.root,) if caller.held.write is None else caller.held.write
-        places = tuple(os.path.realpath(place) for place in wanted)
-        mine = Lease(places, spec.id, spec.root, spec.path, spec.order.label or spec.order.agent)
-        for other in self._leases.values():
-            shared = _overlap(other.directories, mine.directories)
-            if shared and other.run != mine.run and not _in_line(other, mine):
+        try:
+            opened = _opened(caller)
+        except Refused as error:
+            return str(error)
+        mine = Lease(opened, spec.id, spec.root, spec.path, spec.order.label or spec.order.agent)
+        others = [o for o in self._leases.values() if o.run != mine.run and not _in_line(o, mine)]
+        wanted = [real_path(fd) for fd in mine.directories] if others else []
+        for other in others:
+            if shared := _overlap([real_path(fd) for fd in other.directories], wanted):
+                mine.close()
                 return (
                     f"{other.label} (run {other.run}) is writing in {shared}, and two writers would undo each other's "
                     f"work. Wait for its end, or have this done by a child with isolation 'worktree'."
                 )
+        self.over(mine.run)
         self._leases[mine.run] = mine
         return ""
 
     def over(self, run: str) -> None:
-        self._leases.pop(run, None)
+        if (lease := self._leases.pop(run, None)) is not None:
+            lease.close()
+
+    def close(self) -> None:
+        for run in list(self._leases):
+            self.over(run)
 
 
-def _overlap(a: tuple[str, ...], b: tuple[str, ...]) -> str:
+def _opened(caller: Caller) -> tuple[int, ...]:
+    with caller.opening() as (mine, holding):
+        found: list[int] = []
+        try:
+            for path in (mine.root,) if mine.held.write is None else mine.held.write:
+                with suppress(NotFound):  # nobody writes there
+                    found.append(holding.open(path))
+        except BaseException:
+            for fd in found:
+                os.close(fd)
+            raise
+        return tuple(found)
+
+
+def _overlap(a: Sequence[str], b: Sequence[str]) -> str:
     """A directory of `a` that is, holds or lies in one of `b`."""
     for mine in a:
         for theirs in b:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from retinue.core.orders import Context, Lane, Order, Orders
+from retinue.core.orders import DRAWN, Context, Lane, Order, Orders
 from retinue.core.spawn import fork_point
 from retinue.core.values import Budget, Capabilities, Limits, ToolSchema, Value
 from retinue.tools.base import Caller, Returned
@@ -72,6 +72,7 @@ class Starter(AgentTool):
 
     risk = "execute"
     words = WORDS
+    starts = "agent"
 
     def __init__(self, settings: AgentSettings) -> None:
         self.settings = settings
@@ -103,8 +104,8 @@ class Starter(AgentTool):
         """
         limits, root, mine = self.settings.concurrency_limits, caller.spec.root, caller.spec.order
         lanes = (
-            Lane(name=f"agents of {root}", size=limits.max_concurrent_agents, on_full="refuse"),
-            Lane(name=f"ops of {root}", size=limits.max_concurrent_ops, on_full="refuse"),
+            Lane(name=f"agents of {root}", size=limits.max_concurrent_agents, on_full="refuse", scope="tree"),
+            Lane(name=f"ops of {root}", size=limits.max_concurrent_ops, on_full="refuse", scope="tree"),
         )
         return Order(
             agent=agent,
@@ -122,7 +123,7 @@ class Starter(AgentTool):
     def refusals(self, verb: str, failed: str) -> dict[str, str]:
         full = f"Cannot {verb}: concurrency or depth limit reached"
         out = dict.fromkeys(("depth", "running", "children"), full)
-        out["budget"] = f"{failed}: it would get more than is left of your own budget; ask for less"
+        out["budget"] = failed + ": it would get more than is left of your own budget ({why}); ask for less"
         out["tools"] = f"{failed}: none of the tools that were asked for can be lent"
         out["breaker"] = f"{failed}: the last sub-agents all failed alike; wait a minute or change the task"
         out["model"] = f"{failed}: you may not use that model"
@@ -141,19 +142,6 @@ class Starter(AgentTool):
     def cap(self, tokens: int) -> int:
         most = self.settings.max_budget_per_agent
         return min(tokens, MOST if most is None else most)
-
-    def default_tokens(self, caller: Caller) -> int | None:
-        """What a child gets for which nothing was asked: the default, at most half of what its parent was given.
-
-        Where its parent has no more than the default, or draws on somebody itself, None: the child draws on its
-        parent's account, and nothing is set aside that the parent needs to go on.
-        """
-        default, mine, slot = self.settings.default_budget, caller.spec.order.budget.tokens, caller.spec.slot
-        if default is None:
-            return None
-        if mine is None:
-            return None if slot is not None and slot.tool in TOOLS else default
-        return None if mine <= default else min(default, mine // 2)
 
 
 _ACCESS = {
@@ -233,7 +221,8 @@ class SpawnTool(Starter):
 
     def _order(self, caller: Caller, asked: SpawnArgs, access: ToolAccess | None, id: str, model: str) -> Order:
         settings, budget = self.settings, asked.budget or SpawnBudget()
-        tokens = self.default_tokens(caller) if budget.max_tokens is None else self.cap(budget.max_tokens)
+        is_default = budget.max_tokens is None
+        tokens = settings.default_budget if budget.max_tokens is None else self.cap(budget.max_tokens)
         task = asked.prompt
         if settings.enable_comms:
             task = with_comms(task, caller.id, host=asked.host_mode)
@@ -245,6 +234,7 @@ class SpawnTool(Starter):
             access=access_of(access, settings, caller),
             instructions=asked.system_prompt if asked.system_prompt is not None else self._inherited(caller),
             budget=Budget(tokens=tokens, calls=amount(budget.max_tool_calls)),
+            share=DRAWN if is_default else "",
             max_turns=amount(budget.max_turns),
             model=model,
             host=asked.host_mode,
@@ -260,6 +250,8 @@ class SpawnTool(Starter):
 
 
 class ForkTool(Starter):
+    is_fork = True
+
     def __init__(self, settings: AgentSettings) -> None:
         super().__init__(settings)
         provider = {"type": "string", "enum": list(PROVIDERS), "description": f"({settings.default_provider})"}
@@ -333,4 +325,4 @@ class ForkTool(Starter):
         mine, most = caller.spec.order.budget.tokens, self.settings.max_budget_per_agent
         if kind == "remaining" and mine is not None:
             return (None, "") if most is None or most >= mine else (most, "remaining")
-        return self.default_tokens(caller), ""
+        return self.settings.default_budget, DRAWN

@@ -7,6 +7,7 @@ from typing import Annotated, Any, TypeVar
 
 from msgspec import Meta
 
+from retinue.core.accounts import DIMENSIONS
 from retinue.core.values import Value, Words
 from retinue.tools.families.base import Complaint, FamilyTool
 
@@ -22,10 +23,12 @@ GUIDE = (
     "shows all of them at a glance."
 )
 RESULT = "\nUse agent_status for the whole result."
+_PARTIAL = "Sub-agent {label} ({id}) completed with a partial result ({stop}): {brief}"
 WORDS = Words(
     notice={
         "completed": "Sub-agent {label} ({id}) completed: {brief}" + RESULT,
-        "incomplete": "Sub-agent {label} ({id}) completed with a partial result ({stop}): {brief}" + RESULT,
+        "incomplete": _PARTIAL + RESULT,
+        **{f"incomplete/{lack}_budget": _PARTIAL + "\nIts budget ended it: {error}" for lack in DIMENSIONS},
         "cancelled": "Sub-agent {label} ({id}) was cancelled.",
         "": "Sub-agent {label} ({id}) failed: {error}",
     },

@@ -6,7 +6,8 @@ import uuid
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from retinue.core.orders import Base, Context, Orders, Send, Wait
+from retinue.core.orders import DRAWN, Base, Context, Orders, Send, Wait
+from retinue.core.provenance import tell
 from retinue.core.values import Budget, ToolSchema, Value
 from retinue.tools.base import Answer, Caller, Kin, Returned
 from retinue.tools.families.agent_settings import AgentSettings
@@ -94,10 +95,16 @@ def status_of(kin: Kin, now: int) -> dict[str, Any]:
         out["output"] = ending.text
     if state == "failed" and ending is not None:
         out["error"] = ending.error or ending.stop
+    if ending is not None and ending.stop.endswith("_budget"):
+        out["note"] = ending.error
+    if ending is not None and (missing := tell(ending.helpers)):
+        out["missing"] = missing
     out["is_final"] = ending is not None
     out["duration_ms"] = max(0, (now if ending is None else ending.at) - started(kin))
     if ending is not None:
         out["tokens_used"] = run.usage.tokens
+        if run.usage.estimated:
+            out["tokens_estimated"] = run.usage.estimated
     return out
 
 
@@ -245,6 +252,8 @@ class WaitTool(_Watcher):
 
 
 class ResumeTool(Starter):
+    starts = ""
+
     def __init__(self, settings: AgentSettings) -> None:
         super().__init__(settings)
         self.watcher = _Watcher(settings.finished_kept)
@@ -286,6 +295,7 @@ class ResumeTool(Starter):
                 tokens=before.budget.tokens if budget.max_tokens is None else self.cap(budget.max_tokens),
                 calls=before.budget.calls if budget.max_tool_calls is None else amount(budget.max_tool_calls),
             ),
+            share=before.share if budget.max_tokens is None and before.share == DRAWN else "",
             max_turns=before.max_turns if budget.max_turns is None else amount(budget.max_turns),
             model=spec.model,
         )

@@ -12,6 +12,7 @@ import msgspec
 
 from retinue.core.arguments import BadArguments, parse
 from retinue.core.effects import ChildOutcome
+from retinue.core.orders import Context, Order
 from retinue.core.text import clip
 from retinue.core.values import Restart, ToolSchema, Value, Words
 from retinue.errors import ConfigError
@@ -75,6 +76,26 @@ class FamilyTool:
     risk: Risk = "read"
     words: Words = Words()
     invalid: str = "Invalid parameters"
+    starts: str = ""
+    """The family whose helpers it starts; "" for a tool that starts nobody."""
+    is_fork: bool = False
+    """Whether those it starts know all that was said."""
+
+    def preview(self, agent: str, args: dict[str, Any]) -> tuple[Order, ...]:
+        """About which children a call of this agent would start, for whoever is asked to permit it: as far as the
+        arguments tell. Nothing is checked."""
+        if not self.starts:
+            return ()
+        tasks = args.get("tasks", [args])
+        each = tasks if isinstance(tasks, list) else []
+        return tuple(self._previewed(agent, one if isinstance(one, dict) else {}) for one in each)
+
+    def _previewed(self, agent: str, args: dict[str, Any]) -> Order:
+        told = {name: value for name, value in args.items() if isinstance(value, str)}
+        task = next((told[name] for name in ("task", "prompt", "task_prompt") if name in told), "")
+        if self.is_fork or told.get("context") == "fork":
+            return Order(agent=agent, task=task, model=told.get("model", ""), context=Context(kind="fork"))
+        return Order(agent=helper_name(agent, self.starts), task=task, model=told.get("model", ""))
 
     async def run(self, caller: Caller, args: dict[str, Any]) -> Returned:
         try:

@@ -86,6 +86,7 @@ class DelegateTasks(FamilyTool):
     """The tool that starts sub-agents."""
 
     words = WORDS
+    starts = NAME
 
     def __init__(self, settings: DelegateSettings) -> None:
         self._settings = settings
@@ -141,7 +142,7 @@ class DelegateTasks(FamilyTool):
             "max_turns": MAX_TURNS,
             "timeout_ms": max(1, round(1000 * seconds)),
             "clock": "start",
-            "lanes": (Lane(name=f"{NAME}/{caller.child_id()}", size=s.max_concurrent_subtasks),),
+            "lanes": (Lane(name=f"{NAME}/{caller.child_id()}", size=s.max_concurrent_subtasks, scope="tree"),),
             "limits": Limits(per_call=s.max_subtasks_per_request, groups=s.max_background_groups if group else None),
         }
         if tokens is not None:
@@ -232,7 +233,7 @@ def _own_rest(caller: Caller, children: Sequence[Kin]) -> int | None:
     if limit is None:
         return None
     for spec, run in children:
-        granted = spec.order.budget.tokens
+        granted = spec.order.granted.tokens
         limit -= run.usage.tokens if ending_of(run) is not None or granted is None else granted
     return max(0, limit - caller.run.usage.tokens)
 

@@ -26,7 +26,7 @@ from retinue.tools.families.base import (
     looking,
     object_schema,
 )
-from retinue.tools.families.fanout_files import Place, contents, directory
+from retinue.tools.families.fanout_files import contents, directory
 from retinue.tools.families.states import ending_of, error_kind
 from retinue.tools.submit import ERROR, RESULT, SubmitError, SubmitResult
 
@@ -101,6 +101,7 @@ class SpawnAgents(FamilyTool):
     """What it checks itself is checked for its words and their order; the machine checks the limits again."""
 
     invalid = "Invalid input"
+    starts = NAME
 
     def __init__(self, settings: FanoutSettings) -> None:
         self.settings = settings
@@ -167,11 +168,10 @@ class SpawnAgents(FamilyTool):
 
     def _places(self, caller: Caller, tasks: Sequence[Task]) -> list[tuple[str, str]]:
         """For each task its directory and what is read to it first. Touches the disk."""
-        place = Place(cwd=caller.cwd, read=_held(caller).read)
-        cwds = [directory(place, task.cwd, f"tasks[{n}]") for n, task in enumerate(tasks)]
+        cwds = [directory(caller, task.cwd, f"tasks[{n}]") for n, task in enumerate(tasks)]
         cap = self.settings.read_first_bytes
         return [
-            (cwd, contents(place, cwd, task.read_first or (), cap, f"tasks[{n}]", f"{caller.key}/{n}"))
+            (cwd, contents(caller, cwd, task.read_first or (), cap, f"tasks[{n}]", f"{caller.key}/{n}"))
             for n, (task, cwd) in enumerate(zip(tasks, cwds, strict=True))
         ]
 
@@ -265,7 +265,7 @@ def _error(ending: Ending) -> str:
         case "timed_out":
             head = f"Timed out: {why}"
         case "cancelled":
-            head = f"Cancelled{why[9:]}" if why.lower().startswith("cancelled") else f"Cancelled: {why}"
+            head = f"Cancelled: {why}"
         case "interrupted":
             head = f"Interrupted: {why}"
         case _:

@@ -7,8 +7,9 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta
 
 from retinue.core.orders import Context, Lane, Order, Orders, Wait
+from retinue.core.provenance import tell, total
 from retinue.core.state import Run, Thinking
-from retinue.core.values import Capabilities, Ending, Limits, ToolSchema, Value, Words
+from retinue.core.values import Capabilities, Ending, Helpers, Limits, ToolSchema, Value, Words
 from retinue.tools.base import Answer, Caller, Returned
 from retinue.tools.families.base import (
     Complaint,
@@ -60,7 +61,7 @@ NOTHING = "(no output; it made {calls} tool calls)"
 WORDS = Words(
     notice={
         "completed": _EVENT % ("ok", "completed successfully", "{text}"),
-        "incomplete": _EVENT % ("error", "stopped early: {stop}", "{text}"),
+        "incomplete": _EVENT % ("error", "stopped early: {error}", "{text}"),
         "timed_out": _EVENT % ("timeout", "timed out", "{text}"),
         "": _EVENT % ("error", "failed: {error}", NOTHING),
     },
@@ -98,6 +99,7 @@ class SpawnArgs(Value, forbid_unknown_fields=True, rename="camel"):
 class SpawnTool(SessionTool):
     risk = "execute"
     words = WORDS
+    starts = "sessions"
 
     def __init__(self, settings: SessionsSettings) -> None:
         self.settings = settings
@@ -174,7 +176,8 @@ class SpawnTool(SessionTool):
         elif id not in runs:
             reply |= {"status": "unknown", "note": "It has just ended; what came of it was announced."}
         elif is_announcing(runs[id]):
-            reply |= {"status": "ok", "reply": runs[id].said}
+            said = runs[id]
+            reply |= {"status": "ok", "reply": said.said, **_missing(total(said.helpers, said.n_children, ()))}
         else:
             reply |= {"status": "timeout", "note": f"It is still running. {NOTE}"}
         return Answer(text=as_json(reply))
@@ -243,7 +246,7 @@ class SpawnTool(SessionTool):
             "agent": status("error", f"there is no agent '{agent}' that you can spawn; there is: {staff}"),
             "tools": status("error", "it would have none of the tools that are allowed; allow others, or none at all"),
             "model": status("error", "you may not use that model"),
-            "budget": status("error", "its budget is more than is left of yours"),
+            "budget": status("error", "its budget is more than is left of yours ({why})"),
             "breaker": status("error", "the last sub-agents all failed alike; wait a minute, or change the task"),
         }
 
@@ -276,12 +279,18 @@ class SpawnTool(SessionTool):
 def result_of(ending: Ending) -> dict[str, Any]:
     """How a run ended, for a caller that waited: its own last text, not the announcement. A failure has no result."""
     out: dict[str, Any] = {"status": SESSIONS[ending.state]}
+    out |= _missing(ending.helpers)
     if ending.state == "completed":
         return {**out, "reply": ending.data if isinstance(ending.data, str) else ending.text}
     out["error"] = ending.error or ending.stop
     if ending.text and ending.state in ("incomplete", "timed_out"):
         out["partial"] = ending.text
     return out
+
+
+def _missing(helpers: Helpers) -> dict[str, str]:
+    missing = tell(helpers)
+    return {"missing": missing} if missing else {}
 
 
 def is_announcing(run: Run) -> bool:

@@ -137,6 +137,8 @@ class ListTool(_Sessions):
                 "totalTokens": run.usage.tokens,
                 "updatedAt": updated,
             }
+            if run.usage.estimated:
+                row["estimatedTokens"] = run.usage.estimated
             if spec.order.label:
                 row["label"] = spec.order.label
             if asked.message_limit:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from retinue.core.effects import ChildOutcome
+from retinue.core.money import bound
 from retinue.core.orders import Lane, Order, Orders
 from retinue.core.policy import allows
 from retinue.core.values import Artifact, Capabilities, Limits, ToolSchema, Value
@@ -136,6 +137,8 @@ class SubagentFamily(Family):
 
 class _Starter(FamilyTool):
     """What both tools do: check in the order of the document, then order the children."""
+
+    starts = "subagent"
 
     def __init__(self, family: SubagentFamily) -> None:
         self.family = family
@@ -287,7 +290,7 @@ class ParallelTool(_Starter):
                 self.check(task, known)
             except Complaint as complaint:
                 raise Complaint(f"tasks[{n}]: {complaint}") from None
-        lane = Lane(name=f"{MANY} {caller.key}", size=min(batch.max_concurrent, len(batch.tasks)))
+        lane = Lane(name=f"{MANY} {caller.key}", size=min(batch.max_concurrent, len(batch.tasks)), scope="tree")
         return batch.tasks, {"lanes": (lane,), "fail_fast": batch.fail_fast}
 
     def _read(self, args: dict[str, Any]) -> Batch:
@@ -368,7 +371,7 @@ def result_of(one: ChildOutcome, size: int) -> dict[str, Any]:
     if ending.stop == "turn_limit":
         metadata |= {"max_turns_reached": "true", "max_turns": str(one.max_turns)}
     if usage.tokens:
-        metadata["tokens_used"] = str(usage.tokens)
+        metadata["tokens_used"] = bound(str(usage.tokens), is_bound=bool(usage.estimated))
     if usage.input or usage.output:
         metadata |= {"prompt_tokens": str(usage.input), "completion_tokens": str(usage.output)}
     if ending.state != "completed":

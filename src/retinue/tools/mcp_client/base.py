@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable
 from typing import Any, Literal
 
 import msgspec
@@ -139,10 +138,3 @@ def guess_id(head: bytes, tail: bytes) -> int | None:
     for match in _ID.finditer(tail) if found is None else ():
         found = match
     return int(found[1]) if found else None
-
-
-def hide(text: str, secrets: Iterable[str]) -> str:
-    """A text without the values that were configured as secrets."""
-    for secret in sorted({s for s in secrets if len(s) >= 6}, key=len, reverse=True):
-        text = text.replace(secret, "[hidden]")
-    return text

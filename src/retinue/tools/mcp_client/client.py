@@ -6,10 +6,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from retinue.core.secrets import Redactor
 from retinue.tools.mcp_client.base import (
     HANDSHAKE,
     METHOD_NOT_FOUND,
@@ -69,9 +71,11 @@ class Connection:
     roots: Sequence[str] = ()
     client: Mapping[str, str] = field(default_factory=own_name)
     changed: Callable[[], None] = lambda: None
+    redactor: Redactor = field(default_factory=Redactor)
     hello: Hello | None = None
     gone: str = ""
     n_unreadable: int = 0
+    too_large: list[str] = field(default_factory=list)  # the names of tools whose definitions are not taken
     _pending: dict[int, Pending] = field(default_factory=dict)
     _replies: set[asyncio.Task[None]] = field(default_factory=set)
     _n: int = 0
@@ -164,6 +168,7 @@ class Connection:
     async def tools(self, seconds: float) -> list[dict[str, Any]]:
         """The definitions of all tools, page by page. A cursor that comes again, or a page too many, ends it."""
         found: list[dict[str, Any]] = []
+        self.too_large = []
         cursors: set[str] = set()
         params: dict[str, Any] = {}
         n_bytes = 0
@@ -174,6 +179,8 @@ class Connection:
                 n_bytes += (size := len(encode(tool)))
                 if isinstance(tool, dict) and size <= 4 * self.limits.schema_bytes:
                     found.append(tool)
+                elif isinstance(tool, dict) and len(self.too_large) < self.limits.tools:
+                    self.too_large.append(str(tool.get("name"))[:100])
             cursor = page.get("nextCursor")
             is_much = len(found) > self.limits.tools or n_bytes > self.limits.message_bytes
             if not isinstance(cursor, str) or cursor in cursors or is_much:
@@ -304,6 +311,7 @@ class Connection:
         if not isinstance(message, dict):
             self.n_unreadable += 1
             return False
+        message = self.redactor.clean_tree(message)  # before anything of it is cut
         method, id = message.get("method"), message.get("id")
         if isinstance(method, str):
             if "id" in message:
@@ -342,8 +350,10 @@ class Connection:
         elif method == "notifications/progress" and isinstance(params, dict):
             token, progress = params.get("progressToken"), params.get("progress")
             pending = self._pending.get(token) if isinstance(token, int) else None
-            if pending is not None and isinstance(progress, int | float) and progress > pending.progress:
-                pending.progress, pending.alive_at = float(progress), asyncio.get_running_loop().time()
+            # A whole number may be too large for a float.
+            made = min(progress, 1e300) if isinstance(progress, int | float) else -math.inf
+            if pending is not None and made > pending.progress:
+                pending.progress, pending.alive_at = float(made), asyncio.get_running_loop().time()
         return False
 
     def _asked(self, method: str, id: Any) -> bool:

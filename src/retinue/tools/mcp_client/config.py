@@ -6,17 +6,17 @@ nothing more.
 
 from __future__ import annotations
 
-import os
-import stat
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
 
+from retinue.core.display import reveal
+from retinue.core.secret_values import secrets_of_server
 from retinue.core.text import digest
 from retinue.core.values import Value
-from retinue.tools.mcp_client.shown import marked_up
+from retinue.sandbox.regular import read_small
 
 Kind = Literal["stdio", "http", "sse"]
 MAX_FILE = 1 << 20
@@ -65,8 +65,10 @@ class ServerConfig(Value):
     def identity(self) -> str:
         return self.written or digest(self.kind, self.command, *self.args, self.cwd, self.url)
 
-    def secrets(self) -> tuple[str, ...]:
-        return (*self.env.values(), *self.headers.values(), *(v.removeprefix("Bearer ") for v in self.headers.values()))
+    @property
+    def secrets(self) -> dict[str, str]:
+        """What its variables, headers, address and arguments hold of secrets, by name."""
+        return secrets_of_server(self.name, env=self.env, headers=self.headers, url=self.url, args=self.args)
 
 
 class Complaint(Value):
@@ -146,14 +148,7 @@ def _load(given: Given, path: Path | None) -> tuple[dict[str, Any], str]:
 
 def _text(path: Path) -> str:
     """A regular file of at most a mebibyte: opening anything else could wait for ever."""
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-    with os.fdopen(fd, "rb") as file:
-        if not stat.S_ISREG(os.fstat(fd).st_mode):
-            raise ValueError("it is not a regular file")
-        data = file.read(MAX_FILE + 1)
-    if len(data) > MAX_FILE:
-        raise ValueError(f"it is longer than {MAX_FILE} bytes")
-    return data.decode("utf-8-sig")
+    return read_small(path, MAX_FILE).decode("utf-8-sig")
 
 
 def _reason(error: Exception) -> str:
@@ -169,4 +164,4 @@ def _untrusted(tree: Mapping[str, Any], source: Source) -> Sequence[Complaint]:
 
     text = "it was not started, because the file is not trusted; look at what it would start, then trust the file"
     found = entries(tree, source)[0]
-    return [Complaint(text=text, file=source.file, server=marked_up(n)[:100], kind="untrusted") for n in found]
+    return [Complaint(text=text, file=source.file, server=reveal(n, keep="")[:100], kind="untrusted") for n in found]

@@ -9,11 +9,12 @@ from typing import Any
 
 import msgspec
 
+from retinue.core.display import one_line
+from retinue.core.pictures import look_at
 from retinue.core.text import clean, clip
 from retinue.core.values import Image
 from retinue.tools.base import Answer
 from retinue.tools.mcp_client.base import Limits, encode
-from retinue.tools.mcp_client.shown import one_line
 
 PICTURES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 MAX_BLOCKS = 2_000
@@ -98,19 +99,11 @@ def _picture(media: Any, data: Any, texts: list[str], images: list[Image], limit
     except (binascii.Error, ValueError):
         texts.append(f"[{named}, damaged]")
         return
-    real = _looks_like(raw)
-    if real is None:
+    looks = look_at(raw)
+    if looks.wrong:
         texts.append(f"[{named}, damaged]")
     else:
-        images.append(Image(media_type=real, data=base64.b64encode(raw).decode()))
-
-
-def _looks_like(raw: bytes) -> str | None:
-    begins = {b"\x89PNG\r\n\x1a\n": "image/png", b"\xff\xd8\xff": "image/jpeg", b"GIF8": "image/gif"}
-    for mark, media in begins.items():
-        if raw.startswith(mark):
-            return media
-    return "image/webp" if raw[:4] == b"RIFF" and raw[8:12] == b"WEBP" else None
+        images.append(Image(media_type=looks.media_type, data=base64.b64encode(raw).decode()))
 
 
 def _word(block: Mapping[str, Any], key: str) -> str:

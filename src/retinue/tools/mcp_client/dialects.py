@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from retinue.core.display import reveal
 from retinue.core.text import digest
 from retinue.tools.mcp_client.config import Complaint, Kind, ServerConfig, Source
-from retinue.tools.mcp_client.shown import marked_up
 
 KINDS: dict[str, Kind] = {
     "stdio": "stdio",
@@ -69,7 +69,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
         twice = next(k for n, (k, _) in enumerate(pairs) if k in dict(pairs[:n]))
-        raise ValueError(f"the key {marked_up(twice)[:100]!r} stands twice in the same object")
+        raise ValueError(f"the key {reveal(twice, keep='')[:100]!r} stands twice in the same object")
     return found
 
 
@@ -109,7 +109,7 @@ def translate(
     servers = []
     asked = {i["id"]: i for i in _list(tree.get("inputs")) if isinstance(i, dict) and isinstance(i.get("id"), str)}
     for name, entry in found.items():
-        where = {"file": source.file, "server": marked_up(name)[:100]}
+        where = {"file": source.file, "server": reveal(name, keep="")[:100]}
         try:
             reader = Entry(name, entry, source, Expander(environ, inputs, asked, source))
             server = reader.codex() if source.dialect == "codex" else reader.json()
@@ -142,7 +142,7 @@ class Expander:
         if prefix == "input":
             if name not in self.inputs:
                 about = self.asked.get(name, {}).get("description")
-                said = f" ({marked_up(about)[:200]})" if isinstance(about, str) else ""
+                said = f" ({reveal(about, keep='')[:200]})" if isinstance(about, str) else ""
                 raise Wrong(field, f"it needs the input {name!r}{said}, and nobody can be asked for it here", "unset")
             return self.inputs[name]
         if is_vscode and name == "workspaceFolder" and self.source.file:
@@ -246,13 +246,13 @@ class Entry:
         if headers and url.startswith("http://") and urlsplit(url).hostname not in ("localhost", "127.0.0.1", "::1"):
             self.notes.append(("url", "headers go over the network in the clear; use https", "doubtful"))
         for key in self._entry.keys() - self._known:
-            self.notes.append((marked_up(key)[:100], "this key is not known and was left out", "unknown_key"))
+            self.notes.append((reveal(key, keep="")[:100], "this key is not known and was left out", "unknown_key"))
         return server
 
     def _kind(self) -> tuple[Kind, str, str]:
         named, url, http_url = self._text("type"), self._text("url"), self._text("httpUrl")
         if named and named not in KINDS:
-            raise Wrong("type", f"{marked_up(named)[:60]!r} is not known; there is stdio, http and sse")
+            raise Wrong("type", f"{reveal(named, keep='')[:60]!r} is not known; there is stdio, http and sse")
         if http_url:
             return "http", http_url, "httpUrl"
         bare: Kind = "stdio" if not url else "sse" if self._source.dialect == "gemini" else "http"
@@ -334,7 +334,7 @@ class Entry:
                 raise Wrong(f"{field}.{key}", f"it must be a text, not {_type(item)}")
             checked = item if is_value else key
             if (names and not names.fullmatch(checked)) or not key or "\0" in key or (names is None and "=" in key):
-                raise Wrong(field, f"{marked_up(checked)[:60]!r} is not a name that can be used here")
+                raise Wrong(field, f"{reveal(checked, keep='')[:60]!r} is not a name that can be used here")
         return dict(found)
 
 

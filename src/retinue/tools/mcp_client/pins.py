@@ -5,7 +5,6 @@ until it is approved too. A server that was approved with harmless tools cannot 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import json
 import os
@@ -16,9 +15,10 @@ from typing import Any, Literal
 
 import msgspec
 
+from retinue.core.display import json_text, reveal
 from retinue.core.values import Value
 from retinue.errors import ConfigError
-from retinue.tools.mcp_client.shown import marked_up
+from retinue.sandbox.regular import lock, open_regular
 
 VERSION = 1
 MAX_FILE = 32 << 20
@@ -39,8 +39,8 @@ def page(definition: Mapping[str, Any]) -> str:
     """A definition as it is shown to the one who approves it: whole, and with nothing hidden."""
     words = definition.get("description")
     rest = {part: definition[part] for part in ("inputSchema", "annotations") if definition.get(part) is not None}
-    told = [f"{marked_up(str(definition.get('name')))}", marked_up(words) if isinstance(words, str) else ""]
-    return "\n".join([*told, marked_up(json.dumps(rest, indent=1, sort_keys=True, ensure_ascii=False))])
+    told = [f"{reveal(str(definition.get('name')), keep='')}", reveal(words) if isinstance(words, str) else ""]
+    return "\n".join([*told, json_text(json.dumps(rest, indent=1, sort_keys=True, ensure_ascii=False))])
 
 
 class Pinned(Value):
@@ -98,7 +98,7 @@ class Pins:
         if self.path is None:
             return
         try:
-            fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+            fd = open_regular(self.path)
         except FileNotFoundError:
             self._servers, self._stamp = {}, None
             return
@@ -132,14 +132,14 @@ class Pins:
             yield
             return
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        lock = os.open(self.path.with_name(f".{self.path.name}.lock"), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        fd = os.open(self.path.with_name(f".{self.path.name}.lock"), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+            lock(fd)
             self._read()
             yield
             self._write(self.path)
         finally:
-            os.close(lock)
+            os.close(fd)
 
     def _write(self, path: Path) -> None:
         data = msgspec.json.encode(_File(version=VERSION, servers=self._servers), order="sorted")

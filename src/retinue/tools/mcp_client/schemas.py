@@ -10,8 +10,8 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from retinue.core.display import one_line, several_lines
 from retinue.tools.mcp_client.base import encode
-from retinue.tools.mcp_client.shown import stripped
 
 TYPES = ("string", "number", "integer", "boolean", "object", "array", "null")
 MAX_DEPTH = 24
@@ -62,7 +62,7 @@ def normal(schema: Any, max_bytes: int) -> dict[str, Any]:
     properties = {k: v for k, v in root.get("properties", {}).items() if KEY.fullmatch(k)}
     lost = [k for k in root.get("required", []) if not KEY.fullmatch(k)]
     if lost:
-        raise Unusable(f"its argument {stripped(lost[0])[:40]!r} has a name that models cannot use")
+        raise Unusable(f"its argument {one_line(lost[0])[:40]!r} has a name that models cannot use")
     required = [k for k in root.get("required", []) if k in properties]
     out: dict[str, Any] = {"type": "object", "properties": properties}
     out |= {"required": required} if required else {}
@@ -110,7 +110,7 @@ class _Copier:
         if type_ is not None:
             out["type"] = type_
         for word in ("title", "description"):
-            if isinstance(node.get(word), str) and (text := stripped(node[word])[:MAX_TEXT]):
+            if isinstance(node.get(word), str) and (text := several_lines(node[word])[:MAX_TEXT]):
                 out[word] = text
         out |= {word: node[word] for word, is_right in PLAIN.items() if word in node and is_right(node[word])}
         out |= self._inner(node, depth)

@@ -7,8 +7,9 @@ import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
+from retinue.core.secrets import Redactor
 from retinue.tools.base import Answer
-from retinue.tools.mcp_client.base import UNSUPPORTED_VERSION, Era, Limits, McpError, hide
+from retinue.tools.mcp_client.base import UNSUPPORTED_VERSION, Era, Limits, McpError
 from retinue.tools.mcp_client.client import Connection
 from retinue.tools.mcp_client.config import ServerConfig
 from retinue.tools.mcp_client.content import answer, asked
@@ -32,17 +33,19 @@ class Server:
         limits: Limits,
         environ: Mapping[str, str],
         cwd: str,
+        within: str,
         roots: Sequence[str],
         listed: Callable[[Server], None],
         offers: Callable[[str, str], str],
+        redactor: Redactor,
     ) -> None:
-        self.config, self.limits = config, limits
+        self.config, self.limits, self._redactor = config, limits, redactor
         self.state: State = "disabled" if config.disabled else "idle"
         self.error = ""
         self.definitions: list[dict[str, Any]] = []
         self.connection: Connection | None = None
         self.n_starts = 0
-        self._environ, self._cwd, self._roots = environ, cwd, roots
+        self._environ, self._cwd, self._within, self._roots = environ, cwd, within, roots
         self._listed, self._offers = listed, offers
         self._era: Era | None = None
         self._starting = asyncio.Lock()
@@ -93,7 +96,7 @@ class Server:
 
     async def _connect(self, era: Era | None) -> Connection:
         wire = self._wire()
-        connection = Connection(wire, self.limits, roots=self._roots, changed=self._changed)
+        connection = Connection(wire, self.limits, roots=self._roots, changed=self._changed, redactor=self._redactor)
         try:
             hello = await connection.open(self.config.start_seconds, "handshake" if self.config.kind == "sse" else era)
             self._era = hello.era
@@ -110,7 +113,15 @@ class Server:
         config = self.config
         if config.kind == "stdio":
             env = environment(self._environ, config.env)
-            return StdioWire(config.command, config.args, env=env, cwd=self._cwd, limits=self.limits)
+            return StdioWire(
+                config.command,
+                config.args,
+                env=env,
+                cwd=self._cwd,
+                within=self._within,
+                limits=self.limits,
+                redactor=self._redactor,
+            )
         from retinue.tools.mcp_client.wire.http import HttpWire
         from retinue.tools.mcp_client.wire.sse import SseWire
 
@@ -118,8 +129,8 @@ class Server:
         return wire(config.url, config.headers, environ=self._environ, limits=self.limits)
 
     def _words(self, text: str, wire: Wire) -> str:
-        tail = wire.tail()[-TAIL:]
-        return hide(f"{text}. It said last: {tail}" if tail else text, self.config.secrets())
+        tail = self._redactor.clean(wire.tail())[-TAIL:]
+        return self._redactor.clean(f"{text}. It said last: {tail}" if tail else text)
 
     def _fail(self, error: McpError) -> None:
         """Each failure in a row doubles the wait before the next try; after the last one there is none."""

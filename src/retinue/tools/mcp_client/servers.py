@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from retinue.core.display import one_line, reveal, several_lines
+from retinue.core.secret_values import secrets_of
+from retinue.core.secrets import Redactor
 from retinue.core.text import clip
 from retinue.core.values import ToolSchema, Value
 from retinue.errors import ConfigError, NotFound
@@ -18,7 +22,6 @@ from retinue.tools.mcp_client.config import Complaint, ServerConfig
 from retinue.tools.mcp_client.pins import Pins, page
 from retinue.tools.mcp_client.schemas import Unusable, normal
 from retinue.tools.mcp_client.server import Server
-from retinue.tools.mcp_client.shown import marked_up, one_line, stripped
 from retinue.tools.mcp_client.tools import McpTool, effects
 
 AT_ONCE = 8
@@ -57,7 +60,8 @@ class McpServers:
     is seen for the first time are approved with it, unless `approve_first` is False: its user has just chosen to run
     it. `workspace` is the directory that servers start in and are told as their root. `environ` is where the few
     variables come from that every server may see. `skipped` are complaints about configuration, shown by `status`.
-    All of it belongs to the loop that it was started on."""
+    `redactor` takes secrets out of everything that servers say; it learns those of their configuration. All of it
+    belongs to the loop that it was started on."""
 
     def __init__(
         self,
@@ -69,12 +73,16 @@ class McpServers:
         skipped: Sequence[Complaint] = (),
         approve_first: bool = True,
         limits: Limits | None = None,
+        redactor: Redactor | None = None,
     ) -> None:
         self._limits = limits or Limits()
+        redactor = Redactor() if redactor is None else redactor
+        redactor.learn(secrets_of(environ or {}))
         self._pins = Pins(pins)
         self._skipped = tuple(skipped)
         self._approve_first = approve_first
         self._servers: dict[str, Server] = {}
+        within = os.path.realpath(workspace or Path.cwd())
         roots = (workspace.absolute().as_uri(),) if workspace else ()
         for config in configs:
             if config.name in self._servers:
@@ -83,11 +91,14 @@ class McpServers:
                 config,
                 limits=self._limits,
                 environ=environ or {},
-                cwd=str(Path(workspace or Path.cwd(), config.cwd)),
+                cwd=os.path.join(within, config.cwd),
+                within=within,
                 roots=roots,
                 listed=self._listed,
                 offers=self._withheld,
+                redactor=redactor,
             )
+            redactor.learn(config.secrets)
 
     async def __aenter__(self) -> Self:
         try:
@@ -192,7 +203,7 @@ class McpServers:
         words = definition.get("description")
         return ToolSchema(
             name=name,
-            description=clip(stripped(words), self._limits.description_chars) if isinstance(words, str) else "",
+            description=clip(several_lines(words), self._limits.description_chars) if isinstance(words, str) else "",
             parameters=normal(definition.get("inputSchema"), self._limits.schema_bytes),
         )
 
@@ -242,14 +253,17 @@ class McpServers:
             try:
                 self._schema(known[config.name, tool], definition)
             except Unusable as error:
-                withheld.append(Withheld(tool=marked_up(tool), reason=f"it cannot be used: {error}"))
+                withheld.append(Withheld(tool=reveal(tool, keep=""), reason=f"it cannot be used: {error}"))
                 continue
             if reason:
                 approved = pinned.shown.get(tool, "") if pinned else ""
-                what = Withheld(tool=marked_up(tool), reason=reason, offered=page(definition), approved=approved)
+                what = Withheld(tool=reveal(tool, keep=""), reason=reason, offered=page(definition), approved=approved)
                 withheld.append(what)
             else:
                 offered.append(known[config.name, tool])
+        for tool in server.connection.too_large if server.connection is not None else ():
+            reason = f"its definition is longer than {4 * self._limits.schema_bytes} bytes"
+            withheld.append(Withheld(tool=reveal(tool, keep=""), reason=reason))
         state = "dead" if server.connection is not None and server.connection.gone else server.state
         gone = server.connection.gone if server.connection else ""
         return Status(
@@ -263,7 +277,7 @@ class McpServers:
             tools=tuple(sorted(offered)),
             withheld=tuple(withheld),
             notes=tuple(self._notes(server)),
-            instructions=marked_up(hello.instructions) if hello else "",
+            instructions=several_lines(hello.instructions) if hello else "",
             n_starts=server.n_starts,
         )
 

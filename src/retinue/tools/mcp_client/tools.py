@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from retinue.core.display import one_line
 from retinue.core.effects import ChildOutcome
 from retinue.core.text import clip
 from retinue.core.values import Restart, ToolSchema
@@ -12,7 +13,6 @@ from retinue.errors import ConfigError
 from retinue.tools.base import Answer, Caller, Returned, Risk
 from retinue.tools.mcp_client.base import McpError
 from retinue.tools.mcp_client.config import Kind
-from retinue.tools.mcp_client.shown import one_line
 
 if TYPE_CHECKING:
     from retinue.tools.mcp_client.server import Server
@@ -45,6 +45,10 @@ class McpTool:
     @property
     def server_name(self) -> str:
         return self._server.config.name
+
+    @property
+    def secrets(self) -> dict[str, str]:
+        return self._server.config.secrets
 
     @property
     def approval(self) -> str:

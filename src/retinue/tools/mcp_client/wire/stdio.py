@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import os
 import shutil
 import signal
-import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from retinue.core.secrets import Redactor
+from retinue.sandbox import programs
+from retinue.sandbox.beneath import DIRECTORY, open_beneath, open_real
+from retinue.sandbox.ending import end, ended
+from retinue.sandbox.paths import strip
 from retinue.tools.mcp_client.base import Limits, McpError, decode, encode, guess_id
 from retinue.tools.mcp_client.wire.base import Lost, Receive, Unreadable
 
@@ -78,33 +83,48 @@ class Lines:
 
 class StdioWire:
     """Started by `open`. The server lives in a process group of its own, under a keeper (`keeper.py`) that ends it and
-    its descendants when it is told to, or when this process is gone, however that came about."""
+    its descendants when it is told to, or when this process is gone, however that came about. It starts in `cwd`; when
+    that lies `within` the workspace, where commands of a run write, no link may lead out of there."""
 
     is_inline = False
 
-    def __init__(self, command: str, args: Sequence[str], *, env: Mapping[str, str], cwd: str, limits: Limits) -> None:
-        self._command, self._args, self._env, self._cwd = command, tuple(args), dict(env), cwd
+    def __init__(
+        self,
+        command: str,
+        args: Sequence[str],
+        *,
+        env: Mapping[str, str],
+        cwd: str,
+        limits: Limits,
+        redactor: Redactor,
+        within: str = "",
+    ) -> None:
+        self._command, self._args, self._env, self._cwd, self._within = command, tuple(args), dict(env), cwd, within
         self._limits = limits
         self._process: asyncio.subprocess.Process | None = None
         self._lifeline = -1
         self._readers: list[asyncio.Task[None]] = []
         self._writing = asyncio.Lock()
-        self._stderr = bytearray()
+        self._stderr, self._stream = bytearray(), redactor.byte_stream()
         self._receive: Receive = lambda _: False
         self._lost: Lost = lambda _: None
 
     async def open(self, receive: Receive, lost: Lost) -> None:
         self._receive, self._lost = receive, lost
-        program = self._program()
-        if not sys.executable:
+        with self._directory() as where:
+            await self._start(where)
+
+    async def _start(self, where: str) -> None:
+        program = self._program(where)
+        if not programs.python():
             raise McpError("start", "there is no Python interpreter to watch over the server with")
         theirs, ours = os.pipe()
         pipe = asyncio.subprocess.PIPE
         try:
             self._process = await asyncio.create_subprocess_exec(
-                sys.executable, "-I", "-S", str(KEEPER), str(theirs), program, *self._args,
+                programs.python(), "-I", "-S", str(KEEPER), str(theirs), program, *self._args,
                 stdin=pipe, stdout=pipe, stderr=pipe, limit=CHUNK,
-                env=self._env, cwd=self._cwd or None, pass_fds=(theirs,), start_new_session=True,
+                env=self._env, cwd=where, pass_fds=(theirs,), start_new_session=True,
             )  # fmt: skip
         except (OSError, ValueError) as error:
             os.close(ours)
@@ -117,17 +137,50 @@ class StdioWire:
         self._lifeline = ours
         self._readers = [asyncio.create_task(self._read()), asyncio.create_task(self._listen())]
 
-    def _program(self) -> str:
-        if self._cwd and not os.path.isdir(self._cwd):
-            raise McpError("start", f"its directory does not exist: {self._cwd}")
+    @contextlib.contextmanager
+    def _directory(self) -> Iterator[str]:
+        """Where it starts: a path to what was opened, which nobody can put another directory in the place of."""
+        rest = strip(self._cwd, self._within) if self._within else None
+        try:
+            if rest is None:
+                fd = os.open(self._cwd or ".", DIRECTORY)
+            else:
+                top = open_real(self._within)
+                try:
+                    fd = open_beneath(top, rest or ".", DIRECTORY)
+                finally:
+                    os.close(top)
+        except OSError as error:
+            if error.errno in (errno.EXDEV, errno.ELOOP):
+                raise McpError("start", f"its directory leads out of the workspace by a link: {self._cwd}") from None
+            raise McpError("start", f"its directory does not exist: {self._cwd}") from None
+        try:
+            yield f"/proc/self/fd/{fd}"
+        finally:
+            os.close(fd)
+
+    def _program(self, where: str) -> str:
         if os.sep in self._command:
-            path = os.path.join(self._cwd or os.getcwd(), self._command)
-            found = path if os.access(path, os.X_OK) and not os.path.isdir(path) else None
+            path = os.path.join(where, self._command)
+            found = self._command if os.access(path, os.X_OK) and not os.path.isdir(path) else None
         else:
-            found = shutil.which(self._command, path=self._env.get("PATH", os.defpath))
+            found = self._on_path()
         if found is None:
-            raise McpError("start", f"there is no program {self._command!r} on its PATH; install it, or give its path")
+            text = f"there is no program {self._command!r} on its PATH"
+            text += " outside of the workspace, where any command could have put it" if self._within else ""
+            raise McpError("start", f"{text}; install it, or give its path")
         return found
+
+    def _on_path(self) -> str | None:
+        """A bare name means a program of the machine. PATH may lead into the workspace, where runs can write."""
+        tops = tuple(f"{top.rstrip('/')}/" for top in (self._within, os.path.realpath(self._within)) if self._within)
+        for folder in self._env.get("PATH", os.defpath).split(os.pathsep):
+            if os.path.isabs(folder) and not f"{folder}/".startswith(tops):
+                found = shutil.which(self._command, path=folder)
+                real = (os.path.realpath(folder), os.path.realpath(found)) if found else ()
+                if found and not any(f"{path}/".startswith(tops) for path in real):
+                    return found
+        return None
 
     async def _read(self) -> None:
         process = self._process
@@ -137,7 +190,7 @@ class StdioWire:
         try:
             reason = await self._messages(process.stdout)
             self._release()
-            if not reason and await self._ended(process, self._limits.close_seconds):
+            if not reason and await ended(process, self._limits.close_seconds):
                 code = process.returncode or 0
                 how = f"by {signal.Signals(code - 128).name}" if 128 < code < 160 else f"with code {code}"
                 reason = f"it ended {how}"
@@ -176,7 +229,7 @@ class StdioWire:
         assert self._process is not None
         assert self._process.stderr is not None
         while data := await self._process.stderr.read(CHUNK):
-            self._stderr += data
+            self._stderr += self._stream.feed(data)
             del self._stderr[: -self._limits.stderr_bytes]
 
     async def send(self, message: dict[str, Any], headers: Mapping[str, str]) -> None:
@@ -201,33 +254,18 @@ class StdioWire:
             if process.stdin is not None:
                 process.stdin.close()
             if self._lifeline >= 0 and process.returncode is None:
-                await self._ended(process, self._limits.close_seconds)
+                await ended(process, self._limits.close_seconds)
         finally:
             self._release()
             try:
-                # The keeper gives the server a second after its TERM.
-                if not await self._ended(process, 5.0):
-                    with contextlib.suppress(ProcessLookupError):
-                        process.kill()
-                    await self._ended(process, 1.0)
+                await ended(process, 5.0)  # the keeper gives the server a second after its TERM
             finally:
                 for task in self._readers:
                     task.cancel()
                 await asyncio.gather(*self._readers, return_exceptions=True)
                 self._readers = []
-                transport = getattr(process, "_transport", None)
-                if transport is not None:
-                    transport.close()
+                await end(process)
                 self._process = None
-
-    async def _ended(self, process: asyncio.subprocess.Process, seconds: float) -> bool:
-        """Whether it has ended in that time. (`process.wait` also waits for its pipes, which others may hold.)"""
-        until = asyncio.get_running_loop().time() + seconds
-        while process.returncode is None:
-            if asyncio.get_running_loop().time() >= until:
-                return False
-            await asyncio.sleep(0.005)
-        return True
 
     def _release(self) -> None:
         if self._lifeline >= 0:

@@ -1,24 +1,37 @@
-"""All live runs, and what they share: lanes, fan-ins, mailboxes, accounts, deliveries.
+"""One tree: a root run and everybody below it, with what they share: lanes, fan-ins, mailboxes, accounts, deliveries.
+
+The tree is the unit. A step of a run reads rows of other runs (how a child ended, what an ancestor holds, who waits),
+and they are always of its own tree; what it reads beyond that is in `Shared` and does not change under it. So a tree
+can be stepped, stored, lost and taken up again by itself.
 
 Nothing here knows a state's rules (those are in `run` and its neighbours) and nothing here is stored as such: after a
-restart the roster is built again from the open runs. Every operation costs what it touches, never what is live.
+restart a tree is built again from its open runs. Every operation costs what it touches, never what is live.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
-from retinue.core.effects import Abort, ChildOutcome, Deliver, Effect, Transmit
-from retinue.core.events import Entry, RunEvent
-from retinue.core.ledger import Account, Ledger
+from retinue.core.accounts import Account
+from retinue.core.caches import Prefixes
+from retinue.core.effects import Abort, AskSlot, CallModel, CallTool, Compose, Effect, FreeSlot
+from retinue.core.events import CancelAsked, Entry, Posted, RunEvent
+from retinue.core.fans import FanIn
+from retinue.core.lanes import Lanes
+from retinue.core.ledger import Ledger
 from retinue.core.orders import Lane, Spec
-from retinue.core.policy import narrow
-from retinue.core.state import Ended, Queued, Run, is_seated
-from retinue.core.values import Capabilities, Definition, Delivery, Mail, Message, ModelInfo, Rules
+from retinue.core.permits import Ruling, rule_on
+from retinue.core.policy import explain, narrow
+from retinue.core.shared import Shared
+from retinue.core.state import Ended, Queued, Run, Stopping, Waiting, is_moving, is_seated, limit_asked, questions_of
+from retinue.core.values import Call, Capabilities, Definition, Delivery, Guard, Mail, Message, ModelInfo
+
+BEGUN = (CallModel, CallTool, Compose)
+"""Effects that an `Abort` calls off."""
 
 
 @dataclass(slots=True)
@@ -38,100 +51,72 @@ class Changes:
     forgotten: list[str] = field(default_factory=list)
     effects: list[Effect] = field(default_factory=list)
 
-
-@dataclass(slots=True)
-class LaneState:
-    """Who holds slots, and who waits: those who come back from a wait of their own go before those who are new."""
-
-    size: int
-    held: int = 0
-    back: OrderedDict[str, None] = field(default_factory=OrderedDict)
-    new: OrderedDict[str, None] = field(default_factory=OrderedDict)
-
-    @property
-    def waiting(self) -> int:
-        return len(self.back) + len(self.new)
-
-    def __contains__(self, id: object) -> bool:
-        return id in self.back or id in self.new
-
-    def leave(self, id: str) -> None:
-        self.back.pop(id, None)
-        self.new.pop(id, None)
-
-    def next(self) -> str:
-        id, _ = (self.back or self.new).popitem(last=False)
-        return id
+    def add(self, other: Changes) -> None:
+        """Those of another tree: nothing of theirs has the same key."""
+        self.entries += other.entries
+        self.runs |= other.runs
+        self.accounts |= other.accounts
+        self.messages += other.messages
+        self.effects += other.effects
+        self.specs += other.specs
+        self.taken += other.taken
+        self.forgotten += other.forgotten
+        self.posted |= other.posted
+        self.deliveries |= other.deliveries
 
 
 @dataclass(slots=True)
-class Fan:
-    """The joined children of one open call: who is still out, and the outcomes of those who are back."""
+class Index:
+    """In which tree a run or a delivery is, which run asks a question, and which trees ask about a limit. Kept by the
+    trees, for whoever has to find them."""
 
-    join: str
-    call_id: str
-    name: str
-    results: str
-    compose: bool
-    fail_fast: bool = False
-    composing: bool = False
-    discard: list[Spec] = field(default_factory=list)
-    pending: dict[str, None] = field(default_factory=dict)
-    ended: list[ChildOutcome] = field(default_factory=list)
+    runs: dict[str, Tree] = field(default_factory=dict)
+    deliveries: dict[str, Tree] = field(default_factory=dict)
+    questions: dict[str, str] = field(default_factory=dict)
+    asking: dict[str, Tree] = field(default_factory=dict)
 
 
-@dataclass(slots=True)
-class FanIn:
-    """The fans of a run's current turn by call. `by_turn` counts those that are joined by turn, `out` their children
-    that are not back."""
+class Tree:
+    """The live runs below one root, and the root. `letters` are for runs of other trees: mail, or the wish that one of
+    them ends. `successor` is the root that goes on in the same conversation, while it is open."""
 
-    fans: dict[int, Fan] = field(default_factory=dict)
-    by_turn: int = 0
-    out: int = 0
-
-    def add(self, index: int, fan: Fan) -> None:
-        self.fans[index] = fan
-        self.by_turn += fan.join == "turn"
-
-    def drop(self, index: int) -> Fan:
-        fan = self.fans.pop(index)
-        self.by_turn -= fan.join == "turn"
-        return fan
-
-
-class Roster:
-    """The live runs of one runtime."""
-
-    def __init__(self, rules: Rules) -> None:
-        self.rules = rules
-        self.epoch = 0
+    def __init__(self, root: str, shared: Shared, index: Index) -> None:
+        self.root, self.shared, self._index = root, shared, index
+        self.conversation = self.successor = ""
         self.runs: dict[str, Run] = {}
         self.specs: dict[str, Spec] = {}
-        self.definitions: dict[str, Definition] = {}
-        self.models: dict[str, ModelInfo] = {}
-        self.ledger = Ledger()
-        self.lanes: dict[str, LaneState] = {}
+        self.ledger, self.prefixes = Ledger(), Prefixes()
+        self.lanes = Lanes()
         self.granted: set[str] = set()
+        self.asked: set[str] = set()
         self.narrowed = False
         self.tickets = 0
+        self.asking: dict[tuple[str, str], dict[str, None]] = {}
         self.children: dict[str, dict[str, None]] = {}
         self.lingering: dict[str, int] = {}
         self._lingerers: set[str] = set()
         self.fans: dict[str, FanIn] = {}
         self.mail: dict[str, deque[Mail]] = {}
         self.deliveries: dict[str, Delivery] = {}
+        self._announcing: dict[str, int] = {}
         self.groups: dict[tuple[str, str], dict[str, int]] = {}
         self._bonds: dict[tuple[str, str], int] = {}
         self.tells: deque[tuple[str, RunEvent]] = deque()
+        self.letters: list[tuple[str, Posted | CancelAsked, str]] = []
         self.changes = Changes()
 
     def take_changes(self) -> Changes:
-        """Everything since the last call; the caller now owns it."""
+        """Everything since the last call; the caller now owns it, and nothing of it changes any more."""
         changes, self.changes = self.changes, Changes()
-        changes.accounts, self.ledger.touched = self.ledger.touched, {}
-        if any(isinstance(e, Abort) for e in changes.effects):
+        changes.accounts = self.ledger.take_touched()
+        if Abort in map(type, changes.effects):
             changes.effects = _without_aborted(changes.effects)
         return changes
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing of it is open."""
+        return not self.specs and not self.deliveries
 
     # who is who
 
@@ -139,6 +124,8 @@ class Roster:
         self.narrowed = self.narrowed or run.access is not None
         self.specs[spec.id] = spec
         self.runs[spec.id] = run
+        self._index.runs[spec.id] = self
+        self.ask_about(None, run)
         if spec.parent:
             self.children.setdefault(spec.parent, {})[spec.id] = None
             self._bind(spec, 1)
@@ -159,21 +146,21 @@ class Roster:
             spec = self.specs.pop(id, None)
             if spec is None:
                 return
+            self._index.runs.pop(id, None)
             self._leave_parent(spec)
             id = spec.parent
 
-    def discard(self, id: str, root: str, path: str) -> None:
+    def discard(self, id: str, path: str) -> None:
         """Delete an ended child that was not to be kept, once nobody needs its rows: its result is in its parent's
         history or mailbox, and everybody below it has ended and has announced what there was to announce."""
-        below = f"{path}/"
-        waits = any(x.root == root and f"{x.path}/".startswith(below) for x in self.deliveries.values())
-        if id not in self.children and not waits:
+        if id not in self.children and path not in self._announcing:
             self.changes.forgotten.append(id)
 
     def linger(self, spec: Spec, run: Run) -> None:
         """Keep an ended run's spec for those below it; what was taken from it while it ran stays taken."""
         self.narrowed = self.narrowed or run.access is not None
         self.specs[spec.id] = spec if run.access is None else replace(spec, capabilities=run.access)
+        self._index.runs[spec.id] = self
         if spec.parent:
             self.children.setdefault(spec.parent, {})[spec.id] = None
             self.lingering[spec.parent] = self.lingering.get(spec.parent, 0) + 1
@@ -202,6 +189,15 @@ class Roster:
                 yield child
             else:
                 yield from self.below(child)
+
+    def nearest(self, id: str) -> str:
+        """The run itself if it can still hear something, or the nearest above it that can; "" when nobody can."""
+        while id:
+            run, spec = self.runs.get(id), self.specs.get(id)
+            if run is not None and not isinstance(run.state, Ended | Stopping):
+                return id
+            id = "" if spec is None else spec.parent
+        return ""
 
     def _bind(self, spec: Spec, n: int) -> None:
         """Count live children by what becomes of them when their parent ends."""
@@ -238,6 +234,12 @@ class Roster:
         fan = None if fan_in is None else fan_in.fans.get(index)
         return fan is not None and fan.composing
 
+    def is_moving(self, run: Run) -> bool:
+        """Whether the run goes on by itself."""
+        fan_in = self.fans.get(run.id) if isinstance(run.state, Waiting) else None
+        is_composing = fan_in is not None and any(fan.composing for fan in fan_in.fans.values())
+        return is_moving(run, self.specs[run.id].order.questions, is_composing=is_composing)
+
     def is_live(self, id: str) -> bool:
         run = self.runs.get(id)
         return run is not None and not isinstance(run.state, Ended)
@@ -265,6 +267,19 @@ class Roster:
         pairs = zip(self.cwds(id), self.ancestry(id), strict=True)
         return tuple((cwd, held.rules) for cwd, (_, held) in pairs if held.rules)
 
+    def rule_on(self, id: str, call: Call) -> Ruling:
+        """What holds for a call of a live run now: rules, modes and what a person has granted."""
+        spec, run = self.specs[id], self.runs.get(id)
+        definition, root = self.shared.definitions.get(spec.order.agent), self.runs.get(spec.root)
+        guard = definition.guards.get(call.name, Guard()) if definition is not None else Guard()
+        grants = [grant for one in (run, root) if one is not None for grant in one.grants]
+        return rule_on(self.ancestry(id), call, guard, grants, self.shared.rules.mode, self.cwds(id))
+
+    def explain(self, id: str, tool: str, args: str, now: int) -> str:
+        """Whether a run may call a tool, and which rule says so."""
+        guard = self.shared.definitions[self.specs[id].order.agent].guards.get(tool, Guard())
+        return explain(self.ancestry(id), tool, now, guard, args, self.shared.rules.mode, self.cwds(id))
+
     def held(self, id: str) -> Capabilities:
         """What a run may do now: its own set, within what every ancestor still has."""
         if not self.narrowed:
@@ -277,68 +292,67 @@ class Roster:
 
     # lanes
 
-    def acquire(self, id: str, lanes: tuple[Lane, ...], first: int, *, back: bool) -> int:
+    def enter(self, id: str, lanes: tuple[Lane, ...], first: int, *, back: bool) -> int:
         """Take slots from lane `first` on. Returns how many lanes are held; fewer than all means: it waits in that one.
 
-        Lanes are taken in the order of the spec (narrow ones first) and held while waiting for the next, so that no two
-        runs can wait for each other.
+        Lanes are taken in the order of the spec (those of the tree first, narrow ones before wide ones) and held while
+        waiting for the next, so that no two runs can wait for each other. One that trees share is always waited for:
+        it is asked for by an effect.
         """
         for n in range(first, len(lanes)):
-            lane = self._lane(lanes[n])
-            if lane.held >= lane.size:
-                (lane.back if back else lane.new)[id] = None
+            if lanes[n].is_shared or not self.lanes.acquire(id, lanes[n], back=back):
                 return n
-            lane.held += 1
         return len(lanes)
+
+    def ask(self, id: str, lane: Lane, *, back: bool, ticket: int) -> None:
+        """Ask for a slot in a lane that trees share; `Admitted` with this ticket grants it."""
+        self.asked.add(id)
+        self.changes.effects.append(AskSlot(run=id, lane=lane, back=back, ticket=ticket))
+
+    def give_back(self, id: str, lanes: tuple[Lane, ...]) -> list[str]:
+        """Give back one slot in each; returns the runs of this tree that now hold the slot they waited for."""
+        promoted = []
+        for lane in lanes:
+            if lane.is_shared:
+                self.changes.effects.append(FreeSlot(run=id, lane=lane))
+            elif (granted := self.lanes.release(lane)) is not None:
+                self.granted.add(granted[0])
+                promoted.append(granted[0])
+        return promoted
+
+    def leave_queue(self, id: str, lane: Lane) -> bool:
+        """A run that waited in a lane does not want it any more. Whether it holds a slot there, which it was given and
+        has not heard of."""
+        if lane.is_shared:
+            self.asked.discard(id)
+            self.changes.effects.append(FreeSlot(run=id, lane=lane))
+            return False
+        if id in self.granted:
+            self.granted.discard(id)
+            return True
+        self.lanes.leave(id, lane)
+        return False
+
+    def is_waiting(self, id: str, lane: Lane) -> bool:
+        """Whether a run has asked for a slot in this process."""
+        return id in self.asked if lane.is_shared else self.lanes.waits(id, lane)
 
     def reseat(self) -> None:
         """After a restart: those at work hold their slots, those that waited for one ask again when they are told."""
-        self.lanes.clear()
+        self.lanes, self.prefixes = Lanes(), Prefixes()
+        self.ledger.reopen()
         self.granted.clear()
-        self.tickets = 0
+        self.asked.clear()
+        self.tickets = self.shared.epoch << 32  # above all that an earlier process has given
         for id, run in list(self.runs.items()):
+            if self.is_moving(run):
+                self.ledger.stir(self.ledger.chain(id), 1)
             if is_seated(run):
                 for lane in self.specs[id].order.lanes:
-                    self._lane(lane).held += 1
+                    if not lane.is_shared:
+                        self.lanes.hold(lane)
             elif isinstance(run.state, Queued):
-                self.tickets = max(self.tickets, run.state.ticket)
                 self.runs[id] = replace(run, state=replace(run.state, lane=0))
-
-    def release(self, lanes: tuple[Lane, ...]) -> list[str]:
-        """Give back one slot in each; returns the runs that now hold the slot they waited for."""
-        promoted = []
-        for lane_value in lanes:
-            lane = self._lane(lane_value)
-            lane.held -= 1
-            if lane.waiting and lane.held < lane.size:
-                lane.held += 1
-                id = lane.next()
-                self.granted.add(id)
-                promoted.append(id)
-            elif not lane.held and not lane.waiting:
-                del self.lanes[lane_value.name]
-        return promoted
-
-    def leave_queue(self, id: str, lane: Lane) -> None:
-        """A run that waited in `lane` does not want it any more."""
-        state = self.lanes.get(lane.name)
-        if state is not None:
-            state.leave(id)
-
-    def waits(self, id: str, lane: Lane) -> bool:
-        state = self.lanes.get(lane.name)
-        return state is not None and id in state
-
-    def room(self, lane: Lane) -> int:
-        """How many more runs would find a slot in a lane at once."""
-        state = self.lanes.get(lane.name)
-        return lane.size if state is None else max(0, state.size - state.held - state.waiting)
-
-    def _lane(self, lane: Lane) -> LaneState:
-        state = self.lanes.get(lane.name)
-        if state is None:
-            state = self.lanes[lane.name] = LaneState(size=lane.size)
-        return state
 
     # messages between runs
 
@@ -361,8 +375,57 @@ class Roster:
     def has_mail(self, id: str) -> bool:
         return id in self.mail
 
+    # questions
+
+    def ask_about(self, before: Run | None, after: Run | None) -> None:
+        """Whoever has an answer finds the run by the question."""
+        self._ask_for_more(before, after)
+        old, new = questions_of(before), questions_of(after)
+        if old == new:
+            return
+        for gone in old:
+            self._index.questions.pop(gone.id, None)
+        if after is not None:
+            self._index.questions.update((asked.id, after.id) for asked in new)
+
+    def _ask_for_more(self, before: Run | None, after: Run | None) -> None:
+        """Who waits for an answer about the limit of which account."""
+        old, new = limit_asked(before), limit_asked(after)
+        if old == new:
+            return
+        if old is not None and before is not None:
+            self.asking[old].pop(before.id, None)
+            if not self.asking[old]:
+                del self.asking[old]
+        if new is not None and after is not None:
+            self.asking.setdefault(new, {})[after.id] = None
+        if self.asking:
+            self._index.asking[self.root] = self
+        else:
+            self._index.asking.pop(self.root, None)
+
+    # announcements
+
+    def keep_delivery(self, delivery: Delivery) -> None:
+        if delivery.key not in self.deliveries:
+            self._announce_at(delivery.path, 1)
+        self.deliveries[delivery.key] = delivery
+        self._index.deliveries[delivery.key] = self
+
+    def drop_delivery(self, key: str) -> None:
+        self._announce_at(self.deliveries.pop(key).path, -1)
+        self._index.deliveries.pop(key, None)
+
+    def _announce_at(self, path: str, n: int) -> None:
+        """Count what is to be announced by a run and by everybody below it."""
+        while path:
+            self._announcing[path] = self._announcing.get(path, 0) + n
+            if not self._announcing[path]:
+                del self._announcing[path]
+            path = path.rpartition("/")[0]
+
 
 def _without_aborted(effects: list[Effect]) -> list[Effect]:
     """What a later step of the same batch called off is never begun."""
     last = {e.run: n for n, e in enumerate(effects) if isinstance(e, Abort)}
-    return [e for n, e in enumerate(effects) if isinstance(e, (Deliver, Transmit, Abort)) or n > last.get(e.run, -1)]
+    return [e for n, e in enumerate(effects) if not isinstance(e, BEGUN) or n > last.get(e.run, -1)]

@@ -1,0 +1,55 @@
+"""An answer in a file that the user has named. A run could have put a link on the way there meanwhile, so what the name
+leads to is settled before the run begins, and no link is followed when it is written.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import stat
+
+from retinue.errors import ConfigError, RetinueError
+from retinue.sandbox.beneath import make_real
+from retinue.sandbox.protected import kernels
+
+NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def settled(path: str, cwd: str) -> str:
+    """The file that a name means now. A link at its end is replaced by the answer, not followed; a device, a pipe or a
+    directory is not replaced."""
+    folder, name = os.path.split(os.path.join(cwd, os.path.expanduser(path)))
+    target = os.path.join(os.path.realpath(folder), name)
+    with contextlib.suppress(OSError):
+        mode = os.lstat(target).st_mode
+        if kernels(target) or not (stat.S_ISREG(mode) or stat.S_ISLNK(mode)):
+            raise ConfigError(f"{target} is not a regular file, so no answer is written there; name another file.")
+    return target
+
+
+def write(target: str, text: str) -> None:
+    """The text in the file, whole or not at all; `target` is what `settled` gave."""
+    folder, name = os.path.split(target)
+    try:
+        fd = make_real(folder)
+        try:
+            _replace(fd, name, text if text.endswith("\n") else text + "\n")
+        finally:
+            os.close(fd)
+    except OSError as error:
+        raise RetinueError(
+            f"{target} was not written ({error.strerror}); nothing there was changed. `retinue show` has the answer. A "
+            "link that appeared on the way there since the command was given is not followed."
+        ) from None
+
+
+def _replace(dir_fd: int, name: str, text: str) -> None:
+    part = f".{name[:200]}.{secrets.token_hex(8)}"
+    try:
+        with open(os.open(part, NEW, 0o666, dir_fd=dir_fd), "w", encoding="utf-8") as file:
+            file.write(text)
+        os.rename(part, name, src_dir_fd=dir_fd, dst_dir_fd=dir_fd)
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(part, dir_fd=dir_fd)

@@ -1,0 +1,150 @@
+"""`retinue budget`: what a run may spend, has spent and holds; and more of it."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import click
+
+from retinue.cli import exits, facts, parked, raising, wire, words
+from retinue.cli.book import Book
+from retinue.cli.completing import run_argument
+from retinue.cli.door import Door, Duration, common, note, out, pass_door
+from retinue.cli.running import dump, line_to
+from retinue.cli.shelf import Line, Shelf
+from retinue.core.accounts import DIMENSIONS, UNLIMITED, Account
+from retinue.core.display import one_line
+from retinue.core.shares import written
+from retinue.core.state import Ended
+from retinue.store.base import Row
+
+NAMES = {"tokens": "tokens", "usd": "dollars", "turns": "turns", "calls": "tool calls"}
+THEN = {"land": "a last turn, to hand in what there is", "ask": "a person is asked", "stop": "it ends at once"}
+
+
+@click.command("budget")
+@run_argument(default="latest")
+@click.option("--add-usd", "usd", type=float, default=0.0, metavar="USD", help="So many dollars more.")
+@click.option("--add-tokens", "tokens", type=int, default=0, metavar="N", help="So many tokens more.")
+@click.option("--add-turns", "turns", type=int, default=0, metavar="N", help="So many turns more.")
+@click.option("--add-calls", "calls", type=int, default=0, metavar="N", help="So many tool calls more.")
+@click.option("--add-seconds", "seconds", type=Duration(), default=0.0, metavar="TIME", help="Its deadline, later.")
+@click.option("--land", "then", flag_value="land", help="At its limit: one last turn, with what there is.")
+@click.option("--ask", "then", flag_value="ask", help="At its limit: wait, and ask a person.")
+@click.option("--end", "then", flag_value="end", help="End it now, and everything below it.")
+@click.option("--json", "as_json", is_flag=True)
+@common
+@pass_door
+def command(door: Door, /, run: str, then: str | None, as_json: bool, **more: Any) -> int:
+    """Show what a run and everybody below it may spend, have spent and hold; or change it.
+
+    A run that waits at its limit goes on when it is raised (--add-usd 1), hands in what it has (--land), or is ended
+    (--end). A limit can be raised before it is reached, too. What a sub-agent gets more is taken from its parent.
+    """
+    if then == "end" and any(more.values()):
+        raise click.UsageError("--end and adding to the limit do not go together.")
+    if min(more.values()) < 0:
+        raise click.UsageError("a limit can be raised, not lowered.")
+    with Shelf(door.places) as shelf:
+        line = shelf.resolve(run)
+    if then == "end":
+        with line_to(door) as client:
+            states = client.ask(wire.Cancel(runs=(line.id,), reason=raising.ENDED))["states"]
+        door.say(f"{line.label} {line.short} {states[line.id]}")
+        return exits.OK
+    if then or any(more.values()):
+        with line_to(door) as client:
+            fields: dict[str, Any] = {"on_limit": then or "", **more}
+            done = client.ask(wire.Budget(run=line.id, **fields))["spending"]
+        _told(door, line, done, then, more)
+        if as_json:
+            out(dump(done))
+        return exits.OK
+    _look(door, line, as_json)
+    return exits.OK
+
+
+def _told(door: Door, line: Line, done: dict[str, Any], then: str | None, more: dict[str, Any]) -> None:
+    added = [raising.amount(name, more[name]) for name in DIMENSIONS if more[name]]
+    added += [f"{words.span(more['seconds'] * 1000)} of time"] * bool(more["seconds"])
+    name = f"{line.label} {line.short}"
+    if added:
+        limits = [raising.amount(n, done["limit"][n]) for n in DIMENSIONS if done.get("limit", {}).get(n) is not None]
+        door.say(f"added {' and '.join(added)}: {name} may spend {', '.join(limits) or 'without limit'} in all")
+    if then:
+        door.say(f"at a limit of {name}: {THEN[then]}")
+    if done.get("questions"):
+        note(f"retinue: {name} still waits, it needs more than that: retinue budget {line.short}")
+
+
+def _look(door: Door, line: Line, as_json: bool) -> None:
+    with Book(door.places) as book:
+        final = book.tree(line.id)
+        row, account = final.rows[0], final.account or Account(id=line.id)
+        asked = {facts.waits_for(r): r for r in final.rows if facts.limit_of(r) == line.id}
+        above = _above(book, row)
+    if as_json:
+        out(dump(_as_json(line, row, account, list(asked), above)))
+        return
+    if account.limit == UNLIMITED:
+        out(f"{line.label} {line.short} has no limit of its own and draws from {_whose(above)}.")
+    else:
+        out(_table(line, account))
+    if row.run.deadline is not None and not isinstance(row.run.state, Ended):
+        out(f"deadline  in {words.span(max(0, row.run.deadline - int(time.time() * 1000)))}")
+    for text, waiting in asked.items():
+        out(f"asks      {one_line(text, 400)}")
+        add = parked.raise_it(line.short, facts.waits_kind(waiting), facts.more_of(waiting))
+        out(f"          {add}, or --land, or --end")
+
+
+def _above(book: Book, row: Row) -> Row | None:
+    """The nearest run above it that has limits."""
+    while row.spec.parent and (up := book.row(row.spec.parent)) is not None:
+        account = book.account(up.spec.id)
+        if account is not None and account.limit != UNLIMITED:
+            return up
+        row = up
+    return None
+
+
+def _whose(above: Row | None) -> str:
+    if above is None:
+        return "nobody's: nothing limits it"
+    order, id = above.spec.order, words.short(above.spec.id)
+    return f"{one_line(words.agent(order.label or order.agent), 40)} {id}: retinue budget {id}"
+
+
+def _table(line: Line, account: Account) -> str:
+    rows = [(f"{line.label} {line.short}", "spent", "held", "limit", "left")]
+    for i, name in enumerate(DIMENSIONS):
+        limit, spent, held = account.limit[i], account.spent[i], account.held[i]
+        if limit is None and not spent:
+            continue
+        left = "-" if limit is None else _bare(i, max(0, limit - spent - held))
+        rows.append((NAMES[name], _bare(i, spent), _bare(i, held), "-" if limit is None else _bare(i, limit), left))
+    widths = [max(len(row[n]) for row in rows) for n in range(5)]
+    lines = ["  ".join([row[0].ljust(widths[0]), *(row[n].rjust(widths[n]) for n in range(1, 5))]) for row in rows]
+    return "\n".join([*lines, f"at limit  {THEN[account.on_limit]}"])
+
+
+def _bare(i: int, amount: int) -> str:
+    return written(i, amount) if i == 1 else f"{amount:,}"
+
+
+def _as_json(line: Line, row: Row, account: Account, asked: list[str], above: Row | None) -> dict[str, Any]:
+    def amounts(of: Any) -> dict[str, Any]:
+        return {n: None if a is None else a / 1e9 if n == "usd" else a for n, a in zip(DIMENSIONS, of, strict=True)}
+
+    return {
+        "run": line.id,
+        "limit": amounts(account.limit),
+        "spent": amounts(account.spent),
+        "held": amounts(account.held),
+        "kept_for_last_turn": amounts(account.reserve),
+        "on_limit": account.on_limit,
+        "deadline": row.run.deadline,
+        "asks": asked,
+        "draws_from": above.spec.id if above is not None else "",
+    }

@@ -1,0 +1,93 @@
+"""`retinue compact`: what was deleted is given back to the disk."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from typing import TYPE_CHECKING
+
+import click
+import msgspec
+
+from retinue.cli import configured, exits, wire
+from retinue.cli.client import connect
+from retinue.cli.door import Door, common, note, out, pass_door
+from retinue.cli.lending import carried
+from retinue.errors import NotFound
+
+if TYPE_CHECKING:
+    from retinue.cli.client import Client
+    from retinue.store.base import Compacted
+
+
+@click.command("compact")
+@click.option("--json", "as_json", is_flag=True, help="The figures as JSON.")
+@common
+@pass_door
+def command(door: Door, as_json: bool) -> int:
+    """Give back to the disk what deleted runs have left free in the store, and artifacts that nothing names any more.
+    Runs go on meanwhile. A file that an older version has made is written anew, which is only done when no host runs.
+    """
+    if not door.places.exists:
+        raise NotFound(f"there are no runs in {door.places.root} yet: nothing to compact.")
+    client = connect(door.places, carried(configured.environ(door)))
+    if client is None:
+        done = asyncio.run(_directly(door.places.store, door.is_quiet))
+    else:
+        with client:
+            done = _by_host(client, door.is_quiet)
+    if as_json:
+        out(json.dumps({**msgspec.to_builtins(done), "freed": done.freed}))
+        return exits.OK
+    before, after = (space.file + space.artifacts for space in (done.before, done.after))
+    door.say(f"{_size(before)} before, {_size(after)} after: {_size(done.freed)} freed in {done.seconds:.1f} s")
+    if done.is_old and done.after.holes:
+        note(
+            f"retinue: {_size(done.after.holes)} of it are holes: an older version has made this file, and it has to "
+            "be written anew while nothing runs. `retinue stop`, then `retinue compact`."
+        )
+    return exits.OK
+
+
+async def _directly(path: str, is_quiet: bool) -> Compacted:
+    """No host runs: the store is opened here, and nobody else can until this has ended."""
+    from retinue.store.sqlite import SqliteStore
+
+    store = SqliteStore(path)
+    await store.open()
+    try:
+        return await store.compact(rebuild=True, progress=None if is_quiet else _show)
+    finally:
+        await store.close()
+
+
+def _by_host(client: Client, is_quiet: bool) -> Compacted:
+    from retinue.cli.client import as_error
+    from retinue.store.base import Compacted
+
+    number = client.begin(wire.Compact())
+    while True:
+        told = client.told()
+        if told.id not in (number, 0):
+            continue
+        if told.error is not None:
+            raise as_error(told.error)
+        if told.progress is not None and not is_quiet:
+            _show(told.progress.done, told.progress.total)
+        if told.is_last:
+            return msgspec.convert(told.done, Compacted)
+
+
+def _show(done: int, total: int) -> None:
+    if sys.stderr.isatty():
+        end = "\n" if done >= total else ""
+        click.echo(f"\r{done * 100 // max(1, total):3} % of {total} pages{end}", nl=False, err=True)
+
+
+def _size(n: float) -> str:
+    for unit in ("bytes", "KiB", "MiB"):
+        if abs(n) < 1024:
+            return f"{n:.0f} {unit}" if unit == "bytes" else f"{n:.1f} {unit}"
+        n /= 1024
+    return f"{n:.1f} GiB"

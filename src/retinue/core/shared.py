@@ -1,0 +1,17 @@
+"""What all trees of a store share and no tree changes: the rules, the agents, the models."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from retinue.core.values import Definition, ModelInfo, Rules
+
+
+@dataclass(slots=True)
+class Shared:
+    """Read by every step, changed only between steps by what concerns the whole store."""
+
+    rules: Rules
+    epoch: int = 0
+    definitions: dict[str, Definition] = field(default_factory=dict)
+    models: dict[str, ModelInfo] = field(default_factory=dict)

@@ -1,0 +1,25 @@
+"""What a call would have needed that its budget cannot pay, in numbers."""
+
+from __future__ import annotations
+
+from retinue.core.accounts import DIMENSIONS
+from retinue.core.desk import Desk
+from retinue.core.money import money
+from retinue.core.state import Run
+from retinue.core.values import NANOS_PER_USD
+
+
+def shortage(run: Run, d: Desk, prompt: int, lack: str) -> str:
+    """How much one turn needs, with a prompt of so many tokens, and how much of it there is."""
+    i, model = DIMENSIONS.index(lack), d.model
+    account, left = d.tree.ledger.least(run.id, i)
+    whose = "the budget" if account == run.id else "the budget of those above it"
+    if lack == "calls":
+        return f"more tool calls are wanted; {whose} has {left} left"
+    if lack == "turns":
+        return f"one more turn is needed; {whose} has {left} left"
+    parts, reply = f"{prompt:,} of prompt, {model.max_output:,} of reply", model.max_output
+    if lack == "tokens":
+        return f"one turn needs up to {prompt + reply:,} tokens ({parts}); {whose} has {left:,} left"
+    need = money(model.cost(prompt, reply) / NANOS_PER_USD)
+    return f"one turn needs up to {need} ({parts}, in tokens); {whose} has {money(left / NANOS_PER_USD)} left"

@@ -1,0 +1,122 @@
+"""Which run kills the process? Whoever was in flight at every death since its last progress may; nobody else.
+
+After two such deaths the suspects are tried, in waves of one process: first one half of those who were in flight at the
+last death, and at the most deaths in a row, then the other half, then those who were held back when it died. A wave is
+watched for a while; whoever moves on, or is still there when it is over, is cleared, on record, before the next wave is
+taken up. So each death halves the suspects, whichever half it hits, and one process goes on with all of them within a
+few waves. Everybody else is taken up at once.
+
+Whoever is left alone is held back first, while the others show that the process lives without it, for a time that
+nobody can guess; only a death that comes right after it was taken up counts against it. It is quarantined after
+`max_deaths` of these in a row, and one more for each time that it was cleared: somebody outside who kills the process
+again and again does not hit these moments, whatever his rhythm.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from retinue.core.events import Recovered
+from retinue.core.state import Ended, Run, Suspicion, Thinking, calls_of
+from retinue.core.text import digest
+from retinue.core.values import Rules
+
+SUSPECTED_AFTER = 2
+WATCH_MS = 1_000
+LONGEST = 5
+"""The time for which a wave is watched is doubled each time that all of them were cleared, this often at most: one that
+kills slowly is found later."""
+NOTHING = Suspicion()
+
+
+def is_in_flight(run: Run) -> bool:
+    """Whether something of the run is being done in the process, which may die of it."""
+    if isinstance(run.state, Thinking):
+        return run.state.retry_at is None
+    calls = calls_of(run)
+    return calls is not None and bool(calls.tools | calls.woken)
+
+
+def was_there(run: Run, epoch: int) -> bool:
+    """Whether the process before this one had taken the run up. (Old rows do not say: then it had.)"""
+    return run.epoch in (0, epoch - 1)
+
+
+def weigh(run: Run, event: Recovered) -> Suspicion | None:
+    """What is held against a run in flight that is taken up again, this death included."""
+    known = run.suspicion or NOTHING
+    if event.clean:
+        found = Suspicion(deaths=known.deaths, alone=known.alone, cleared=known.cleared)
+    elif was_there(run, event.epoch):
+        alone = known.alone + 1 if known.on_trial else 0
+        found = Suspicion(deaths=known.deaths + 1, alone=alone, cleared=known.cleared)
+    else:
+        # Somebody else killed that process. If this run was about to be blamed, it takes more to blame it now.
+        found = Suspicion(deaths=known.deaths, cleared=known.cleared + (known.alone > 0))
+    if event.alone:
+        found = Suspicion(deaths=found.deaths, alone=found.alone, cleared=found.cleared, on_trial=True)
+    return None if found == NOTHING else found
+
+
+def is_guilty(run: Run, event: Recovered, rules: Rules) -> bool:
+    found = None if event.clean else weigh(run, event)
+    return found is not None and found.alone >= rules.max_deaths + found.cleared
+
+
+def cleared(run: Run) -> Suspicion | None:
+    """It was at work for a while, and the process lived."""
+    return None if run.suspicion is None else Suspicion(cleared=run.suspicion.cleared + 1)
+
+
+class Trial:
+    """Whom a new process takes up when. `waves` are what is left of it: the first is watched, the others are held."""
+
+    def __init__(self, runs: Iterable[Run], epoch: int, *, clean: bool, rules: Rules) -> None:
+        counts: dict[str, int] = {}
+        present: set[str] = set()
+        often: dict[str, int] = {}
+        least = max(SUSPECTED_AFTER, rules.max_deaths - 1)
+        for run in () if clean else runs:
+            known, is_present = run.suspicion or NOTHING, was_there(run, epoch)
+            if not is_in_flight(run) or is_guilty(run, Recovered(epoch=epoch), rules):
+                continue
+            if known.deaths + is_present >= least:
+                counts[run.id] = known.deaths + is_present
+                often[run.id] = known.cleared
+                if is_present:
+                    present.add(run.id)
+        most = max((counts[id] for id in present), default=0)
+        blamed = sorted(id for id in present if counts[id] == most) if present else sorted(counts)
+        others = counts.keys() - present - set(blamed)
+        half = len(blamed) // 2
+        parts = [blamed[:half], blamed[half:], sorted(others)]
+        self.alone = blamed[0] if len(blamed) == 1 else ""
+        self.waves: list[set[str]] = [set(part) for part in (parts if counts else ())]
+        self.number = 0
+        self._watch_ms = WATCH_MS << min(LONGEST, min((often[id] for id in blamed), default=0))
+        self._hidden_ms = int(digest(self.alone, epoch)[:8], 16) % (2 * self._watch_ms)
+
+    @property
+    def is_over(self) -> bool:
+        return not self.waves
+
+    @property
+    def wait_ms(self) -> int:
+        """How long the present wave is watched from the moment when all of it is at work."""
+        return self._watch_ms + (self._hidden_ms if self.alone and not self.number else 0)
+
+    def holds(self, id: str) -> bool:
+        """Whether a run is to be taken up later."""
+        return any(id in wave for wave in self.waves[1:])
+
+    def saw(self, runs: Mapping[str, Run]) -> bool:
+        """These have changed. Whether the wave is over, because everybody in it has moved on."""
+        watched = self.waves[0]
+        gone = [id for id in watched & runs.keys() if runs[id].suspicion is None or isinstance(runs[id].state, Ended)]
+        watched.difference_update(gone)
+        return bool(gone) and not watched
+
+    def go_on(self) -> list[str]:
+        """The wave is over: who was watched until now, and has lived. The next wave may be taken up."""
+        self.number += 1
+        return sorted(self.waves.pop(0))

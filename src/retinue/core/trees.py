@@ -1,0 +1,416 @@
+"""All trees of one process: each event finds its tree, what concerns the whole store is taken here, and what all of
+them have to write is put together for one transaction.
+
+Trees know nothing of each other. What goes between them goes through here: slots of lanes that they share, and letters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import assert_never
+
+from msgspec.structs import replace
+
+from retinue.core import machine
+from retinue.core.effects import AskSlot, FreeSlot
+from retinue.core.events import (
+    Acked,
+    AnyEvent,
+    Bounced,
+    Broken,
+    CancelAsked,
+    Closed,
+    Described,
+    Dropped,
+    Entry,
+    Forgotten,
+    LimitChanged,
+    OfStore,
+    OfTree,
+    Opened,
+    Posted,
+    Registered,
+    Requested,
+    Requeued,
+    RunEvent,
+    Sent,
+    StoreEvent,
+    TreeEvent,
+)
+from retinue.core.lanes import SharedLanes
+from retinue.core.orders import Spec
+from retinue.core.shared import Shared
+from retinue.core.spawn import cannot_write
+from retinue.core.state import Run, is_seated
+from retinue.core.tree import Changes, Index, Tree
+from retinue.core.values import Mail, Rules
+from retinue.errors import InvalidTransition, Refused
+
+UNDELIVERED = "Your message was not delivered: {why}"
+MANY = 1 << 30
+
+
+class Trees:
+    """The open trees by their roots. One that has nothing open any more is not kept."""
+
+    def __init__(self, rules: Rules) -> None:
+        self.shared = Shared(rules)
+        self.by_root: dict[str, Tree] = {}
+        self.index = Index()
+        self.lanes = SharedLanes()
+        self.failed: list[tuple[str, Exception]] = []
+        """Trees in which a step has failed by a defect of ours. They are not to be used any more: see `set_aside`."""
+        self._writing: dict[str, dict[str, None]] = {}
+        self._touched: dict[str, Tree] = {}
+        self._letters: dict[str, set[str]] = {}
+        self._unsettled: list[Tree] = []
+        self._at = 0
+        self._own = Changes()
+
+    # finding
+
+    def of(self, run: str) -> Tree | None:
+        """The tree that a run is in, live or ended with somebody live below it."""
+        return self.index.runs.get(run)
+
+    def run(self, id: str) -> Run | None:
+        tree = self.index.runs.get(id)
+        return None if tree is None else tree.runs.get(id)
+
+    def spec(self, id: str) -> Spec | None:
+        tree = self.index.runs.get(id)
+        return None if tree is None else tree.specs.get(id)
+
+    def first_open(self, id: str) -> list[str]:
+        """The run itself while it is live, else whoever is live nearest below it; of a root also those whom the roots
+        before it in its conversation have left."""
+        tree = self.index.runs.get(id)
+        if tree is None:
+            return []
+        roots = list(self._writing.get(tree.conversation, ())) if id == tree.root else []
+        earlier = roots[: roots.index(id)] if id in roots else []
+        left = [child for root in earlier for child in self.by_root[root].below(root)]
+        return [*([id] if id in tree.runs else tree.below(id)), *left]
+
+    def live(self) -> Iterator[tuple[Spec, Run]]:
+        for tree in self.by_root.values():
+            for id, run in tree.runs.items():
+                yield tree.specs[id], run
+
+    @property
+    def has_runs(self) -> bool:
+        return any(tree.runs for tree in self.by_root.values())
+
+    def open(self, root: str, conversation: str = "") -> Tree:
+        """The tree of this root, made if there is none. Roots that go on in one conversation are kept together."""
+        tree = self.by_root.get(root)
+        if tree is None:
+            tree = self.by_root[root] = self._touched.get(root) or Tree(root, self.shared, self.index)
+        if conversation:
+            tree.conversation = conversation
+            self._writing.setdefault(conversation, {})[root] = None
+            self._follow(conversation)
+        return tree
+
+    def _follow(self, conversation: str) -> None:
+        """The last root of a conversation hears of those whom the ones before it have started, while it is live."""
+        *earlier, last = self._writing[conversation]
+        heir = last if last in self.by_root[last].runs else ""
+        self.by_root[last].successor = ""
+        for root in earlier:
+            self.by_root[root].successor = heir
+
+    def find_successors(self) -> None:
+        """After all trees were built again."""
+        for conversation in self._writing:
+            self._follow(conversation)
+
+    def is_open(self, root: str) -> bool:
+        """Whether a run is open in this tree, or goes on in the conversation that its root began."""
+        tree = self.by_root.get(root)
+        return (tree is not None and bool(tree.specs)) or root in self._writing
+
+    # events
+
+    def apply(self, run: str, at: int, event: AnyEvent) -> str:
+        """One event and what follows from it now; returns why it was refused, or ""."""
+        stale = self.begin(run, at, event)
+        while self._unsettled:
+            self.go_on(MANY)
+        return stale
+
+    def begin(self, run: str, at: int, event: AnyEvent) -> str:
+        """One event, without the news that it causes: `go_on` takes it, before anything else happens."""
+        if isinstance(event, OfStore):
+            return self._take(at, event)
+        if isinstance(event, Requested):
+            try:
+                self.refuse_request(event)
+            except Refused as refusal:
+                return self._refuse(run, at, event, f"refused ({refusal.limit}): {refusal}")
+        tree = self._home(run, event)
+        if tree is None:
+            return self._refuse(run, at, event)
+        self._at = at
+        stale = self._step(tree, run, event)
+        if isinstance(event, Requested) and not stale:
+            self.open(tree.root, event.conversation or event.id)
+        if not _has_news(tree) and self._unsettled:
+            self._after(self._unsettled.pop())
+        return stale
+
+    def _after(self, tree: Tree) -> None:
+        """A tree with nothing open is not kept; a root that has ended hears nothing any more."""
+        if tree.is_empty:
+            self._close(tree)
+        elif tree.root not in tree.runs and len(self._writing.get(tree.conversation, ())) > 1:
+            self._follow(tree.conversation)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether there is no news that belongs to the transaction of what was taken before."""
+        return not self._unsettled
+
+    def go_on(self, most: int) -> int:
+        """Take the news that the last event has caused, letters to other trees too, in at most so many steps. Returns
+        how many there were."""
+        n = 0
+        while self._unsettled and n < most:
+            tree = self._unsettled[-1]
+            try:
+                n += machine.settle(tree, self._at, most - n)
+            except Exception as error:
+                self._break(tree, error)
+                continue
+            if n == most and _has_news(tree):
+                break
+            if tree.letters:
+                n += 1
+                self._carry(tree, *tree.letters.pop(0))
+                continue
+            self._unsettled.pop()
+            self._after(tree)
+        return n
+
+    def _step(self, tree: Tree, run: str, event: TreeEvent | RunEvent) -> str:
+        self._touched[tree.root] = tree
+        self._unsettled.append(tree)
+        try:
+            return machine.take(tree, run, self._at, event)
+        except Exception as error:
+            self._break(tree, error)
+            return f"a defect of retinue: {type(error).__name__}: {error}"
+
+    def _break(self, tree: Tree, error: Exception) -> None:
+        """A defect in one tree is no reason for another to stop."""
+        tree.letters.clear()
+        for root in self._entangled(tree.root):
+            self._unsettled = [other for other in self._unsettled if other.root != root]
+            self.failed.append((root, error))
+
+    def _entangled(self, root: str) -> list[str]:
+        """A tree and those with which it has exchanged letters that are not written yet: a letter is sent and received
+        in one transaction, so all of them are set aside, or none."""
+        found = [root]
+        for one in found:
+            found += [r for r in self._letters.get(one, ()) if r not in found]
+        return found
+
+    def fold(self, entry: Entry) -> None:
+        """Replay one row of a log."""
+        event = entry.event
+        if isinstance(event, OfStore):
+            if not entry.stale:
+                self._store_step(event)
+            return
+        if entry.stale and isinstance(event, Requested):
+            return
+        tree = self._home(entry.run, event)
+        if tree is None:
+            return
+        self._touched[tree.root] = tree
+        machine.fold(tree, entry, event)
+        if isinstance(event, Requested):
+            self.open(tree.root, event.conversation or event.id)
+        self._after(tree)
+
+    def _home(self, run: str, event: TreeEvent | RunEvent) -> Tree | None:
+        """The tree that an event concerns; a request makes its own."""
+        if not isinstance(event, OfTree):
+            return self.index.runs.get(run)
+        match event:
+            case Requested(id=id):
+                return self.open(id)
+            case Sent(key=key) | Acked(key=key) | Bounced(key=key) | Requeued(key=key) | Dropped(key=key):
+                return self.index.deliveries.get(key)
+            case Broken():
+                return self.by_root.get(run)
+            case LimitChanged():
+                return self.index.runs.get(run)
+            case _:
+                assert_never(event)
+
+    def _refuse(self, run: str, at: int, event: TreeEvent | RunEvent, why: str = "") -> str:
+        """Nobody is there to take it: it is on record with what concerns the whole store."""
+        if not why:
+            what = f"delivery {event.key}" if isinstance(event, Sent | Acked | Bounced | Requeued | Dropped) else run
+            why = f"{type(event).__name__} for {what}, which is not {'live' if what == run else 'open'}"
+        self._own.entries.append(Entry(run=run, at=at, event=event, stale=why))
+        return why
+
+    def _close(self, tree: Tree) -> None:
+        self.by_root.pop(tree.root, None)
+        roots = self._writing.get(tree.conversation)
+        if roots is not None:
+            roots.pop(tree.root, None)
+            if roots:
+                self._follow(tree.conversation)
+            else:
+                del self._writing[tree.conversation]
+
+    def refuse_request(self, event: Requested) -> None:
+        """Raise `Refused` when a root cannot be taken on. Asked before an event is posted, and again by the step."""
+        machine.refuse_request(self.shared, event)
+        if event.id in self.index.runs or event.id in self.by_root:
+            raise Refused("id", f"a run with the id {event.id!r} exists already")
+        roots = self._writing.get(event.conversation, ())
+        if any(root in self.by_root[root].runs for root in roots if root in self.by_root):
+            raise Refused("conversation", f"a live run is already writing in conversation {event.conversation}")
+
+    # what concerns the whole store
+
+    def _take(self, at: int, event: StoreEvent) -> str:
+        stale = ""
+        try:
+            self._store_step(event)
+        except InvalidTransition as error:
+            stale = str(error)
+        self._own.entries.append(Entry(run="", at=at, event=event, stale=stale))
+        return stale
+
+    def _store_step(self, event: StoreEvent) -> None:
+        match event:
+            case Opened():
+                self.shared.epoch, self.shared.rules = event.epoch, event.rules
+                self.reseat()
+            case Closed():
+                pass
+            case Registered(definition=definition):
+                self.shared.definitions[definition.name] = definition
+                self._own.definitions.append(definition)
+            case Described(model=model):
+                self.shared.models[model.name] = model
+                self._own.models.append(model)
+            case Forgotten(root=root):
+                self._forget(root)
+            case _:
+                assert_never(event)
+
+    def _forget(self, root: str) -> None:
+        tree = self.by_root.get(root)
+        if self.is_open(root):
+            raise InvalidTransition(f"{root} is still open; cancel it first")
+        if tree is not None:
+            if any(x.state in ("pending", "sent") for x in tree.deliveries.values()):
+                raise InvalidTransition(f"{root} still has something to announce; wait for it, or drop it")
+            for key in list(tree.deliveries):
+                tree.drop_delivery(key)
+            self._close(tree)
+        self._own.forgotten.append(root)
+
+    # between trees
+
+    def reseat(self) -> None:
+        """After a restart: who is at work holds its slots; who waited for one asks again when it is told."""
+        self.lanes = SharedLanes()
+        for tree in self.by_root.values():
+            tree.reseat()
+        for spec, run in self.live():
+            if spec.order.lanes and is_seated(run):
+                for lane in spec.order.lanes:
+                    if lane.is_shared:
+                        self.lanes.hold(spec.id, lane)
+
+    def seat(self, effect: AskSlot | FreeSlot) -> tuple[str, int] | None:
+        """Perform what concerns a lane that trees share: who is to be admitted because of it, and its ticket."""
+        if isinstance(effect, FreeSlot):
+            return self.lanes.free(effect.run, effect.lane)
+        has_slot = self.lanes.ask(effect.run, effect.lane, back=effect.back, ticket=effect.ticket)
+        return (effect.run, effect.ticket) if has_slot else None
+
+    def _carry(self, tree: Tree, to: str, event: Posted | CancelAsked, sender: str) -> None:
+        """A letter is taken by the tree that it is for, in the same transaction; or its sender hears why not."""
+        other = self.index.runs.get(to)
+        why = f"{to!r} is not a live run" if other is None else self._cannot_reach(tree, other, to, event, sender)
+        if other is None or why is not None:
+            self._step(tree, sender, Posted(mail=Mail(seq=0, text=UNDELIVERED.format(why=why))))
+            return
+        self._letters.setdefault(tree.root, set()).add(other.root)
+        self._letters.setdefault(other.root, set()).add(tree.root)
+        self._step(other, to, event)
+
+    def _cannot_reach(self, tree: Tree, other: Tree, to: str, event: Posted | CancelAsked, sender: str) -> str | None:
+        """Why a run may not write to a run of another tree, or end it: it must have been permitted to, or go on for the
+        one that has started it."""
+        spec = other.specs[to]
+        parent, writer = other.specs.get(spec.parent), tree.specs.get(sender)
+        is_heir = parent is not None and writer is not None and parent.conversation == writer.conversation
+        comms = (tree.held(sender).comms or ()) if writer is not None else ()
+        is_permitted = isinstance(event, Posted) and (to in comms or to == tree.successor)
+        if not is_heir and not is_permitted:
+            return f"{to!r} is not a run that you may write to or end"
+        return cannot_write(other, sender, to)
+
+    # writing
+
+    @property
+    def has_changes(self) -> bool:
+        return bool(self._touched or self._own.entries)
+
+    def root_of(self, run: str, event: AnyEvent) -> str:
+        """The root of the tree that an event concerns, "" when there is none."""
+        if isinstance(event, Requested):
+            return event.id
+        tree = None if isinstance(event, OfStore) else self._home(run, event)
+        return "" if tree is None else tree.root
+
+    def take_changes(self) -> Changes:
+        """Everything since the last call, of all trees; the caller now owns it, and nothing of it changes any more."""
+        assert not self._unsettled, "half a transaction is not written"
+        own, touched = self._own, self._touched
+        self._touched, self._letters = {}, {}
+        is_empty = not (own.entries or own.definitions or own.models or own.forgotten or own.runs)
+        if is_empty and len(touched) == 1:
+            return next(iter(touched.values())).take_changes()
+        self._own = Changes()
+        for tree in touched.values():
+            own.add(tree.take_changes())
+        return own
+
+    def set_aside(self, root: str, at: int, error: str, row: Run | None) -> list[str]:
+        """A step of this tree has failed by a defect of ours. What it has changed since its changes were taken last is
+        dropped, and it is not held any more: what is on record stays as it is, and so does what is being written. Its
+        root's row (`row`, as that leaves it) says why. Returns the runs that were live in it."""
+        tree, touched = self.by_root.get(root), self._touched.pop(root, None)
+        self._unsettled = [other for other in self._unsettled if other.root != root]
+        if touched is not None:
+            # Whoever was to free its slot has done with it, whatever became of its step.
+            self._own.effects += [e for e in touched.changes.effects if isinstance(e, FreeSlot)]
+        self._own.entries.append(Entry(run=root, at=at, event=Broken(error=error), tree=root))
+        if row is not None:
+            self._own.runs[root] = replace(row, defect=error)
+        if tree is None:
+            return []
+        self._close(tree)
+        for key in tree.deliveries:
+            self.index.deliveries.pop(key, None)
+        for id, spec in tree.specs.items():
+            tree.ask_about(tree.runs.get(id), None)
+            self.index.runs.pop(id, None)
+            self._own.effects += [FreeSlot(run=id, lane=lane) for lane in spec.order.lanes if lane.is_shared]
+        return list(tree.runs)
+
+
+def _has_news(tree: Tree) -> bool:
+    """Whether something is left that belongs to the transaction of the last step."""
+    return bool(tree.tells or tree.letters) or not tree.ledger.is_settled

@@ -1,0 +1,205 @@
+"""One request on its way and its answer as it comes: times, sizes, and what becomes of everything that can break. What
+was sent, and what of the answer had to be paid when it broke off, is told to the call's `Progress`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+import ssl
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from retinue.core.secrets import Redactor
+from retinue.core.values import Reply, Usage
+from retinue.errors import ModelError, ModelRejected, ModelUnavailable
+from retinue.models import machine
+from retinue.models.base import Progress
+from retinue.models.client import Client, Times
+from retinue.models.codec import Codec, Decoder, Options
+from retinue.models.counts import Asked, believed, length
+from retinue.models.failures import no_reason
+from retinue.models.governor import Turn
+from retinue.models.unpack import MAX_BODY, unpacker
+from retinue.models.watchdog import Limit
+
+if TYPE_CHECKING:
+    import aiohttp
+
+    from retinue.models.wire import Exchange, Wire
+
+MAX_FAILURE = 64 << 10
+MOST_FOR_WORDS = 10.0
+LINGER = 0.5
+"""Seconds after the reply's last event in which the connection may end in order, to be used again."""
+
+
+@dataclass(slots=True)
+class Attempt:
+    """`run` it once: the whole reply with its cost, or a `ModelError`. `redactor` is for texts, `strict` for what is
+    yet to be parsed."""
+
+    codec: Codec
+    options: Options
+    model: str
+    times: Times
+    redactor: Redactor
+    strict: Redactor
+    asked: Asked
+    progress: Progress
+
+    async def run(
+        self,
+        client: Client,
+        wire: Callable[[aiohttp.ClientSession], Wire],
+        body: list[bytes],
+        turn: Turn,
+        emit: Callable[[str], None],
+        came: Callable[[], None],
+    ) -> Reply:
+        import aiohttp
+        from aiohttp.http import HttpProcessingError
+
+        began = asyncio.get_running_loop().time()
+        # Without a stream nothing comes before the reply is complete.
+        patience = self.times.headers if self.options.stream else self.times.content
+        try:
+            session, watchdog = client.session()
+            with watchdog.limit(began + patience, "headers") as limit:
+                async with wire(session).post(body, self.progress.leave) as answer:
+                    turn.heard(answer.status, answer.headers)
+                    if answer.status != 200:
+                        # What is refused is not charged for.
+                        self.progress.settle(Usage())
+                        raise await self._refused(answer, limit)
+                    return await self._read(answer, emit, came, limit, began + self.times.attempt)
+        except TimeoutError as error:
+            why = f"{self.model} did not answer in time: {_late(error, self.times)}"
+            raise ModelUnavailable(why, "network") from None
+        except aiohttp.ClientHttpProxyError as error:
+            kind = ModelRejected if error.status in (401, 403, 407) else ModelUnavailable
+            raise kind(f"the proxy refused with status {error.status}", kind="network") from None
+        except aiohttp.ClientSSLError as error:
+            if isinstance(error.os_error, ssl.SSLEOFError):
+                raise ModelUnavailable(f"{self.model} broke off the handshake", kind="network") from None
+            raise ModelRejected(f"no safe connection to {self.model}: {self._short(error)}", kind="tls") from None
+        except (aiohttp.InvalidURL, HttpProcessingError) as error:
+            raise ModelRejected(f"{self.model} sent what is not HTTP: {self._short(error)}", "bad_response") from None
+        except (aiohttp.ClientError, OSError, MemoryError, RuntimeError) as error:
+            if lack := machine.trouble(error):
+                raise ModelUnavailable(f"this machine could not call {self.model}: {lack}", machine.KIND) from None
+            if isinstance(error, RuntimeError):
+                raise
+            raise ModelUnavailable(f"no answer from {self.model}: {self._short(error)}", kind="network") from None
+
+    async def _refused(self, response: Exchange, limit: Limit) -> ModelError:
+        """The status is known: what cannot be had of the words behind it is done without."""
+        import aiohttp
+
+        if 300 <= response.status < 400:
+            return ModelRejected(f"{self.model} redirects elsewhere, which is not followed", kind="redirect")
+        limit.until = math.inf
+        body = bytearray()
+        with contextlib.suppress(aiohttp.ClientError, OSError, ModelError):
+            async with asyncio.timeout(min(self.times.idle, MOST_FOR_WORDS)):
+                unpack = unpacker(response.headers)
+                async for data in response.content.iter_any():
+                    for piece in unpack(data):
+                        body += piece
+                    if len(body) > MAX_FAILURE:
+                        break
+        told = self.strict.clean_bytes(bytes(body))[:MAX_FAILURE]
+        return no_reason(response.status, told) or self.codec.failure(response.status, response.headers, told)
+
+    async def _read(
+        self,
+        response: Exchange,
+        emit: Callable[[str], None],
+        came: Callable[[], None],
+        limit: Limit,
+        latest: float,
+    ) -> Reply:
+        decoder: Decoder = self.codec.decoder(self.options)
+        self.progress.follow(lambda: believed(*decoder.so_far(), self.asked, is_whole=False))
+        unpack, times, shown = unpacker(response.headers), self.times, self.redactor.stream()
+        # What has come is cleaned before it is read: an error in it is cut short. Deltas are cleaned as one text.
+        arriving, now = self.strict.byte_stream(), asyncio.get_running_loop().time
+        size, since = 0, now()
+        limit.until, limit.why = min(latest, since + times.idle), "idle"
+        content = response.content
+        while not content.at_eof():
+            data = await content.readany()
+            if data and not size:
+                came()
+            size += len(data)
+            if size > MAX_BODY:
+                raise ModelRejected("the reply is longer than 64 MiB", kind="response_too_large")
+            before = decoder.contents
+            for piece in unpack(data):
+                for text in self._fed(decoder, arriving.feed(piece)):
+                    if text := shown.feed(text):
+                        emit(text)
+            if decoder.done:
+                # What the provider has said to be complete is complete, however the connection ends.
+                break
+            moment = now()
+            if decoder.contents != before:
+                since = moment
+            idle, empty = moment + times.idle, since + times.content
+            if idle <= empty and idle <= latest:
+                limit.until, limit.why = idle, "idle"
+            else:
+                limit.until, limit.why = (empty, "content") if empty <= latest else (latest, "attempt")
+            if moment >= limit.until:
+                raise TimeoutError(limit.why)
+        last = "" if decoder.done else "".join(decoder.feed(arriving.close()))
+        if rest := shown.feed(last) + shown.close():
+            emit(rest)
+        if not content.at_eof():
+            await _end(response)
+        reply = decoder.finish()
+        return replace(reply, usage=believed(reply.usage, length(reply), self.asked))
+
+    def _fed(self, decoder: Decoder, data: bytes) -> list[str]:
+        try:
+            return decoder.feed(data)
+        except ModelError:
+            if decoder.so_far() == (Usage(), 0):
+                # It failed before it had counted or said anything: that is a refusal, though it came with a 200.
+                self.progress.settle(Usage())
+            raise
+
+    def _short(self, error: BaseException) -> str:
+        return short(error, self.redactor)
+
+
+def short(error: BaseException, redactor: Redactor) -> str:
+    return redactor.clean(f"{type(error).__name__}: {error}")[:300]
+
+
+def _late(error: TimeoutError, times: Times) -> str:
+    """Which of the times was over."""
+    match str(error):
+        case "headers":
+            return "no headers came"
+        case "idle":
+            return f"silent for {times.idle:g} s"
+        case "content":
+            return f"signs of life for {times.content:g} s, but no content"
+        case "attempt":
+            return f"not complete after {times.attempt:g} s"
+        case said:
+            return said or "no connection"
+
+
+async def _end(response: Exchange) -> None:
+    """Wait a moment for the end of a body that is not needed any more: then its connection can be used again."""
+    import aiohttp
+
+    with contextlib.suppress(TimeoutError, aiohttp.ClientError, OSError):
+        async with asyncio.timeout(LINGER):
+            await response.content.read(MAX_FAILURE)

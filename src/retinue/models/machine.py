@@ -1,0 +1,124 @@
+"""What keeps a call on this machine: no descriptors, memory, disk, ports or network left. It says nothing of a
+provider, so nobody counts it as the provider's failure. Of descriptors is known beforehand how many there are.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+import sys
+
+if sys.platform != "win32":
+    import resource
+
+KIND = "machine"
+OURS: set[int | None] = {
+    getattr(errno, name)
+    for name in (
+        "EMFILE",
+        "ENFILE",
+        "ENOMEM",
+        "ENOBUFS",
+        "ENOSPC",
+        "EDQUOT",
+        "EAGAIN",
+        "EACCES",
+        "EPERM",
+        "EADDRNOTAVAIL",
+        "EAFNOSUPPORT",
+        "ENETDOWN",
+        "ENETUNREACH",
+        "EHOSTUNREACH",
+    )
+    if hasattr(errno, name)
+}
+
+
+RAISED_TO = 65_536
+"""The limit of open files is raised to the hard one, but no further than this: children inherit it, and some programs
+look at every number below it."""
+FALLBACK = 10_240
+"""What macOS takes where it says that there is no limit."""
+LEAST_RESERVE = 64
+
+
+class Descriptors:
+    """The open files of this process. `calls` of them belong to calls of models, of all governors together."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+        self._is_raised = False
+
+    @property
+    def limit(self) -> int:
+        """So many files this process may have open now."""
+        if sys.platform == "win32":
+            return RAISED_TO
+        soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        return RAISED_TO if soft == resource.RLIM_INFINITY else int(soft)
+
+    @property
+    def room(self) -> int:
+        """So many calls at once: an eighth, 64 at least, is for stores, tools and whatever else is open."""
+        limit = self.limit
+        return max(1, limit - max(LEAST_RESERVE, limit // 8))
+
+    @property
+    def is_full(self) -> bool:
+        return self.calls >= self.room
+
+    @property
+    def words(self) -> str:
+        return f"this process may open {self.limit} files (ulimit -n), which leaves {self.room} calls at once"
+
+    def raise_limit(self) -> None:
+        """The soft limit to the hard one, once."""
+        if self._is_raised or sys.platform == "win32":
+            return
+        self._is_raised = True
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        for wanted in (RAISED_TO, FALLBACK):
+            wanted = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+            if soft == resource.RLIM_INFINITY or soft >= wanted:
+                return
+            try:
+                resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+            except (OSError, ValueError):
+                continue
+            return
+
+
+DESCRIPTORS = Descriptors()
+"""Those of this process."""
+
+
+def trouble(error: BaseException | None) -> str:
+    """What this machine lacked, in words; "" when the error is not about this machine."""
+    seen = 0
+    while error is not None and seen < 8:
+        if isinstance(error, MemoryError):
+            return "no memory is left"
+        if isinstance(error, RuntimeError) and "start new thread" in str(error):
+            return "no thread can be started"
+        if isinstance(error, socket.gaierror):
+            if error.errno == getattr(socket, "EAI_MEMORY", None):
+                return "no memory is left"
+            # The resolver calls a lack of descriptors a temporary failure of the name service.
+            return _no_descriptor()
+        if isinstance(error, OSError) and error.errno in OURS:
+            return _words(error.errno or 0)
+        error, seen = getattr(error, "os_error", None) or error.__cause__ or error.__context__, seen + 1
+    return ""
+
+
+def _no_descriptor() -> str:
+    try:
+        socket.socket().close()
+    except OSError as error:
+        return _words(error.errno or 0)
+    return ""
+
+
+def _words(number: int) -> str:
+    return f"{os.strerror(number)} ({errno.errorcode.get(number, number)})"

@@ -1,0 +1,139 @@
+"""The way to the store: one batch of steps at a time is written, in the order of the steps, while the engine goes on
+with the next one. Nothing of a batch is performed, and nobody who waits for it is told, before it is on record.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine, Generator
+from typing import Any, TypeVar
+
+from retinue.core.state import Run
+from retinue.core.tree import Changes
+from retinue.errors import StoreFull
+from retinue.store.base import Store
+
+log = logging.getLogger("retinue")
+T = TypeVar("T")
+
+Waiter = tuple[asyncio.Future[str], str, str]
+"""Who waits for a step: until it is on record, with why it was refused, and the root of its tree."""
+
+FULL_RETRY_SECONDS = (0.05, 0.2, 1.0, 5.0)
+FINISH_SECONDS = 30.0
+
+
+class Batch:
+    """What was handed to the store together, by a task if that has to be waited for. `seq` is the position of its last
+    event, once it is on record."""
+
+    __slots__ = ("changes", "seq", "task", "waiting")
+
+    def __init__(self, changes: Changes, waiting: list[Waiter]) -> None:
+        self.changes, self.waiting = changes, waiting
+        self.seq = 0
+        self.task: asyncio.Task[int] | None = None
+
+    def tell(self) -> None:
+        """It is on record: whoever waits for one of its steps goes on."""
+        for done, stale, _ in self.waiting:
+            if not done.done():
+                done.set_result(stale)
+
+
+class Commits:
+    """At most one batch is on its way. `wake` is called when it has arrived, or cannot."""
+
+    def __init__(self, store: Store, wake: Callable[[], None]) -> None:
+        self._store, self._wake = store, wake
+        self.under_way: Batch | None = None
+        self.trouble = ""
+
+    def begin(self, changes: Changes, waiting: list[Waiter]) -> None:
+        """Hand a batch over. With a store that need not wait it is on record when this returns."""
+        assert self.under_way is None, "one batch at a time"
+        batch = self.under_way = Batch(changes, waiting)
+        work = self.with_space(lambda: self._store.commit(changes))
+        try:
+            first = work.send(None)
+        except StopIteration as done:
+            batch.seq = done.value
+        else:
+            batch.task = asyncio.get_running_loop().create_task(_rest(work, first), name="retinue commit")
+            batch.task.add_done_callback(lambda _: self._wake())
+
+    def take(self) -> Batch | None:
+        """The batch that has arrived, if there is one. Raises what the store says when it cannot."""
+        batch = self.under_way
+        if batch is None or (batch.task is not None and not batch.task.done()):
+            return None
+        if batch.task is not None:
+            batch.seq = batch.task.result()
+        self.under_way = None
+        return batch
+
+    def run(self, id: str) -> Run | None:
+        """A run as it is being written."""
+        return None if self.under_way is None else self.under_way.changes.runs.get(id)
+
+    async def finish(self) -> bool:
+        """Nothing more comes. Whether everything that was handed over is on record; what waits for space never is, nor
+        what a store does not answer to for `FINISH_SECONDS`."""
+        batch = self.under_way
+        if batch is None:
+            return True
+        if batch.task is not None:
+            if not self.trouble:
+                await asyncio.wait((batch.task,), timeout=FINISH_SECONDS)
+            batch.task.cancel()
+            await asyncio.wait((batch.task,))
+            if batch.task.cancelled() or batch.task.exception() is not None:
+                return False
+        self.under_way = None
+        batch.tell()
+        return True
+
+    async def with_space(self, write: Callable[[], Awaitable[T]]) -> T:
+        """A full disk parks whoever writes until there is space again: nothing is performed, nothing is lost."""
+        tries = 0
+        while True:
+            try:
+                written = await write()
+            except StoreFull as error:
+                self.trouble = str(error)
+                log.error("nothing can be written; waiting: %s", error)
+                await asyncio.sleep(FULL_RETRY_SECONDS[min(tries, len(FULL_RETRY_SECONDS) - 1)])
+                tries += 1
+            else:
+                self.trouble = ""
+                return written
+
+
+class _Begun:
+    """A coroutine that has run until its first wait, to be awaited from there on. (A task is begun in the next turn of
+    the loop; most batches of a store in memory need none.)"""
+
+    def __init__(self, work: Coroutine[Any, Any, T], first: Any) -> None:
+        self._work, self._first = work, first
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        work, waits_for = self._work, self._first
+        while True:
+            try:
+                try:
+                    got = yield waits_for
+                except GeneratorExit:
+                    work.close()
+                    raise
+                except BaseException as error:
+                    waits_for = work.throw(error)
+                else:
+                    waits_for = work.send(got)
+            except StopIteration as done:
+                return done.value
+
+
+async def _rest(work: Coroutine[Any, Any, int], first: Any) -> int:
+    seq: int = await _Begun(work, first)
+    return seq

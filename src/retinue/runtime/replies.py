@@ -1,0 +1,28 @@
+"""A reply as it comes from a model, before it becomes an event: without what cannot be written, and without secrets in
+the names of its calls.
+"""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from retinue.core.secrets import Redactor
+from retinue.core.text import clean, digest
+from retinue.core.values import Reply
+
+
+def own_ids(reply: Reply, redactor: Redactor) -> Reply:
+    """What names a call is not cleaned later, so that it stays the same: a secret in it goes here."""
+    said, hidden = reply.message, redactor.clean
+    if all(hidden(c.id) is c.id for c in said.calls):
+        return reply
+    calls = tuple(c if hidden(c.id) is c.id else replace(c, id=f"call_{digest(c.id)[:16]}") for c in said.calls)
+    return replace(reply, message=replace(said, calls=calls))
+
+
+def clean_reply(reply: Reply) -> Reply:
+    said = reply.message
+    if said.text.isascii() and all(c.args.isascii() for c in said.calls):
+        return reply
+    calls = tuple(replace(c, args=clean(c.args), name=clean(c.name)) for c in said.calls)
+    return replace(reply, message=replace(said, text=clean(said.text), calls=calls))

@@ -1,0 +1,107 @@
+"""A log for each tree: its own numbers and its own hash chain. The writer keeps the heads of the trees that are written
+to and reads the others again when they are needed, so that its memory does not grow with the trees there ever were.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from hashlib import sha256
+from struct import Struct
+
+import apsw
+import msgspec
+
+MOST_HEADS = 4_096
+MOST_OWNERS = 20_000
+LISTED = "(select value from json_each(?))"
+
+_numbers = Struct(">qq").pack
+
+
+def genesis(root: str) -> bytes:
+    """What the first event of a tree hangs on: rows of one tree do not fit into another."""
+    return sha256(b"retinue tree\0" + root.encode()).digest()
+
+
+def link(chain: bytes, number: int, run: str, at: int, digest: bytes) -> bytes:
+    """The hash that ties an event to all before it. The parts have fixed lengths, but for the last."""
+    return sha256(chain + _numbers(number, at) + digest + run.encode()).digest()
+
+
+def listed(names: Iterable[str]) -> str:
+    """Names as one argument for `LISTED`."""
+    return msgspec.json.encode(list(names)).decode()
+
+
+@dataclass(slots=True)
+class Head:
+    """The last event of a tree. `n` is the tree's number in the file."""
+
+    n: int
+    last: int
+    chain: bytes
+
+
+class Heads:
+    """Heads move only with a commit that succeeded: `of` gives copies, `keep` takes them back."""
+
+    def __init__(self, db: apsw.Connection) -> None:
+        self._known: OrderedDict[str, Head] = OrderedDict()
+        self._next: int = db.execute("select coalesce(max(n), 0) + 1 from trees").get
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def of(self, db: apsw.Connection, roots: Iterable[str]) -> dict[str, Head]:
+        """The heads of these trees; those that are new get theirs. (A number that is not used, because the commit
+        failed, is a number less.)"""
+        out: dict[str, Head] = {}
+        missing = []
+        for root in roots:
+            head = self._known.get(root)
+            if head is None:
+                missing.append(root)
+            else:
+                out[root] = Head(head.n, head.last, head.chain)
+        if missing:
+            sql = f"select root, n, last, chain from trees where root in {LISTED}"
+            out.update((root, Head(n, last, chain)) for root, n, last, chain in db.execute(sql, (listed(missing),)))
+        for root in missing:
+            if root not in out:
+                out[root] = Head(self._next, 0, genesis(root))
+                self._next += 1
+        return out
+
+    def keep(self, heads: dict[str, Head], done: Iterable[str]) -> None:
+        """After a commit. Trees in `done` will hardly be written to again."""
+        known = self._known
+        for root, head in heads.items():
+            known[root] = head
+            known.move_to_end(root)
+        for root in done:
+            known.pop(root, None)
+        while len(known) > MOST_HEADS:
+            known.popitem(last=False)
+
+
+class Owners:
+    """The numbers of runs, by which their events are found. Those that are not on record have none. Cleared whenever
+    rows of runs go, by being forgotten or by a commit that fails."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, int] = {}
+
+    def of(self, db: apsw.Connection, runs: set[str]) -> dict[str, int]:
+        missing = runs - self._known.keys()
+        if missing:
+            if len(self._known) > MOST_OWNERS:
+                self._known.clear()
+                missing = runs
+            rows = db.execute(f"select id, n from runs where id in {LISTED}", (listed(missing),))
+            self._known.update(rows)
+        return self._known
+
+    def clear(self) -> None:
+        self._known.clear()

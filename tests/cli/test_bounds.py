@@ -1,0 +1,148 @@
+"""Where only a bound of what was spent is known, every door says so: at most so much."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from retinue import Agent, Retinue
+from retinue.cli import facts, places, words
+from retinue.cli.board import Board
+from retinue.cli.book import Book
+from retinue.cli.exporting import FORMATS
+from retinue.cli.feed import conclude
+from retinue.cli.screen import Focus, Screen
+from retinue.cli.shelf import Shelf
+from retinue.cli.top import cells, headline
+from retinue.cli.view import View
+from retinue.core.money import money
+from retinue.core.values import ModelInfo, Usage
+from retinue.models.base import Request
+from retinue.store.sqlite import SqliteStore
+from retinue.testing import Scripted, call
+from tests.api.house import hiring, last
+from tests.api.test_kill_loops import die
+from tests.cli.house import House
+
+EACH = Usage(input=80, output=20, nanos=100_000_000)
+PRICED = ModelInfo(name="priced", price_in=1_000_000, price_out=1_000_000, max_output=50)
+
+
+async def crash(store: Path) -> str:
+    """A tree that was killed while its child was being answered, and has completed since."""
+    called, is_killed = asyncio.Event(), False
+
+    async def say(request: Request) -> str:
+        if not is_killed:
+            called.set()
+            await asyncio.sleep(3_600)
+        return "done"
+
+    child = Agent("child", model=Scripted(say, info=PRICED, usage=EACH))
+    cheap = ModelInfo(name="cheap", price_in=1, price_out=1)
+    script = Scripted(lambda q: last(q) if q.turn else call("hire", tasks=["one"]), info=cheap)
+    lead = Agent("lead", model=script, tools=[hiring(child)], staff=[child])
+    retinue = Retinue(SqliteStore(store), agents=[lead])
+    await retinue.__aenter__()
+    run = await retinue.spawn(lead, "Look around.")
+    await called.wait()
+    await die(retinue)
+    is_killed = True
+    survivor = retinue._store.survivor()  # type: ignore[attr-defined]
+    async with Retinue(survivor, agents=[lead]) as retinue:
+        await retinue.wait(run)
+        (below,) = (await retinue.tree(run)).children
+        outcome, own = await retinue.outcome(run), await retinue.outcome(below.id)
+    assert outcome is not None and own is not None
+    # The call that was lost is in it with its bound, told apart from the one that was answered.
+    usage = own.usage
+    assert usage.nanos == EACH.nanos + usage.nanos_estimated and usage.nanos_estimated == usage.estimated * 1_000_000
+    assert not usage.cost_is_known and not own.cost_is_known and not outcome.cost_is_known
+    assert outcome.tree_usd_estimated == own.tree_usd_estimated == usage.nanos_estimated / 1e9 > 0
+    assert outcome.tree_tokens_estimated == usage.estimated
+    return run
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+    home = House(tmp_path_factory.mktemp("bounds"))
+    home.ok("ps")
+    found = places.find(home.env, cwd=str(home.project))
+    Path(found.store).parent.mkdir(parents=True, exist_ok=True)
+    asyncio.run(crash(Path(found.store)))
+    yield home
+    home.close()
+
+
+def amounts(home: House) -> tuple[str, str]:
+    """Tokens and dollars of the tree, as they are with all bounds."""
+    with Shelf(places.find(home.env, cwd=str(home.project))) as shelf:
+        (line,) = shelf.roots()
+    assert line.usd is not None and line.usd > line.usd_estimated > 0
+    tokens, usd = line.amounts
+    return tokens.removeprefix("at most "), usd.removeprefix("at most ")
+
+
+def test_commands_say_at_most(home: House) -> None:
+    tokens, usd = amounts(home)
+    row = home.ok("ps", "--all").splitlines()[1]
+    assert row.endswith(f"at most {tokens}  at most {usd}")
+    shown = home.ok("show")
+    assert f"spent    at most {tokens} tokens, at most {usd}, " in shown
+    assert f"tree ≤{tokens}" in shown
+    for name in ("md", "html"):
+        assert f"at most {tokens} tokens · at most {usd} · " in home.ok("export", "latest", "--format", name)
+
+
+def test_json_says_that_the_cost_is_not_known(home: House) -> None:
+    lines = {line["label"]: line for line in home.lines("ps", "--all", "--tree", "--json")}
+    assert not lines["child"]["cost_is_known"] and not lines["main" if "main" in lines else "lead"]["cost_is_known"]
+    (told,) = home.lines("show", "--json")
+    assert told["cost_is_known"] is False
+    assert 0 < told["estimated_cost_usd"] < told["total_cost_usd"]
+    assert told["usage"]["estimated_tokens"] > 0
+    assert {agent["label"]: agent["cost_is_known"] for agent in told["agents"]} == {"lead": True, "child": False}
+    assert {m: u["costIsKnown"] for m, u in told["modelUsage"].items()} == {"cheap": True, "priced": False}
+    *_, result = [json.loads(line) for line in home.ok("export", "latest", "--format", "stream-json").splitlines()]
+    assert (result["type"], result["cost_is_known"]) == ("result", False)
+
+
+def test_the_views_mark_it_and_the_sum_of_today_is_no_fact(home: House) -> None:
+    tokens, usd = amounts(home)
+    found = places.find(home.env, cwd=str(home.project))
+    view = View()
+    with Book(found) as book:
+        final = book.tree(Shelf(found).roots()[0].id)
+        assert all(FORMATS[name](book, final) for name in FORMATS)
+    conclude(view, final)
+    frame = "\n".join(line.plain for line in Screen(view).frame(Focus(), 0, 140, 40))
+    assert f"≤{tokens}" in frame and f"≤{usd}" in frame
+    board = Board(found, home.env)
+    board.refresh()
+    assert f"today at most {usd}" in headline(board).plain
+    row = board.view.row(final.rows[0].spec.id, 0)
+    told = [cell.plain for cell in cells(row, board, "tree")]
+    assert f"≤{usd}" in told, " | ".join(told)
+    board.close()
+    spent = facts.Spent(0, 0.0).plus(facts.spent(final)).plus(facts.Spent(1_000, 0.5))
+    assert not spent.cost_is_known and all(word.startswith("at most ") for word in spent.words)
+
+
+def test_little_room_is_kept_and_nothing_is_rounded_down() -> None:
+    assert [words.tokens(n, is_bound=True, is_short=True) for n in (940, 18_940, 123_400, 999_999, 12_000_001)] == [
+        "≤940", "≤19.0k", "≤124k", "≤1M", "≤13M",
+    ]  # fmt: skip
+    assert [money(usd, is_bound=True, is_short=True) for usd in (0.0012, 0.181, 12.0)] == [
+        "≤$0.01", "≤$0.19", "≤$12.00",
+    ]  # fmt: skip
+    assert [words.tokens(n, is_bound=True) for n in (940, 18_901, 1_210_000)] == [
+        "at most 940", "at most 19.0k", "at most 1.3M",
+    ]  # fmt: skip
+    assert [money(usd, is_bound=True) for usd in (0.18, 0.181, 0.00123)] == [
+        "at most $0.18", "at most $0.19", "at most $0.0013",
+    ]  # fmt: skip
+    assert money(None, is_bound=True) == "n/a"

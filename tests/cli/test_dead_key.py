@@ -1,0 +1,112 @@
+"""A key that its provider refuses: the run waits and says why, and goes on when another key is brought."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from retinue.testing import call
+from retinue.testing.fake_llm import Heard
+from tests.cli.house import MODEL, House, Llm
+
+SPEAKS = {
+    "anthropic": ("anthropic:m", "ANTHROPIC", ""),
+    "openai_chat": ("openai-chat:m", "OPENAI", "/v1"),
+    "openai_responses": ("openai:m", "OPENAI", "/v1"),
+    "gemini": ("gemini:m", "GEMINI", ""),
+}
+DEAD = ("F10", "F10b", "F2b")
+
+
+OLD, NEW = "sk-first-key-0001", "sk-second-key-0002"
+
+
+def env_of(llm: Llm, dialect: str, key: str) -> dict[str, str]:
+    _, name, tail = SPEAKS[dialect]
+    url = "GOOGLE_GEMINI_BASE_URL" if name == "GEMINI" else f"{name}_BASE_URL"
+    return {url: llm.llm.url + tail, f"{name}_API_KEY": key}
+
+
+@pytest.mark.parametrize("fault", DEAD)
+@pytest.mark.parametrize("dialect", SPEAKS)
+def test_a_run_whose_key_is_refused_waits_and_goes_on_with_another(dialect: str, fault: str, tmp_path: Path) -> None:
+    with Llm(["Here I am."]) as llm:
+        llm.llm.refused_keys[OLD] = fault
+        house = House(tmp_path)
+        try:
+            env = env_of(llm, dialect, OLD)
+            told = house.run("run", "--model", SPEAKS[dialect][0], "Go.", env=env)
+            assert told.returncode == 6, told.stderr
+            assert "retinue resume" in told.stderr and SPEAKS[dialect][1] + "_API_KEY" in told.stderr
+            assert len(llm.llm.injected) <= 2, "one call may be refused for what is in it: another finds out"
+            listed = house.run("ps").stdout
+            (row,) = [json.loads(line) for line in house.run("ps", "--json").stdout.splitlines()]
+            assert row["state"] in ("waiting", "paused") and row["waits_for"]
+            assert "waits: " in listed and f"retinue resume {row['short']}" in listed
+            shown = house.run("show").stdout
+            provider = SPEAKS[dialect][0].partition(":")[0]
+            what = f"account of {provider} spent" if fault == "F2b" else f"key of {provider} refused"
+            assert what in shown and what in listed
+            assert OLD not in listed + shown + told.stderr + told.stdout
+            told = house.run("resume", env=env_of(llm, dialect, NEW))
+            assert (told.returncode, told.stdout.strip()) == (0, "Here I am."), told.stderr
+        finally:
+            house.close()
+
+
+def test_a_command_that_brings_another_key_lets_waiting_runs_go_on(tmp_path: Path) -> None:
+    with Llm(["Done."]) as llm:
+        llm.llm.refused_keys[OLD] = "F10"
+        house = House(tmp_path, RETINUE_IDLE_SECONDS="30")
+        try:
+            env = env_of(llm, "openai_chat", OLD)
+            ids = [house.run("run", "--bg", "--model", MODEL, f"Go {n}.", env=env).stdout.strip() for n in range(3)]
+            house.until(lambda: sum(bool(row["waits_for"]) for row in house.lines("ps", "--json")) == 3)
+            assert len(llm.llm.injected) <= 3
+            # Any command that talks to the host brings its keys along.
+            told = house.run("wait", *ids, "--timeout", "15s", env=env_of(llm, "openai_chat", NEW))
+            assert told.returncode == 0, told.stderr
+        finally:
+            house.close()
+
+
+def test_a_run_that_waits_for_a_key_survives_its_host_and_goes_on_with_the_next(tmp_path: Path) -> None:
+    with Llm(["Back."]) as llm:
+        llm.llm.refused_keys[OLD] = "F10"
+        house = House(tmp_path)
+        try:
+            env = env_of(llm, "openai_chat", OLD)
+            assert house.run("run", "--model", MODEL, "Go.", env=env).returncode == 6
+            house.ok("stop", env=env)
+            (row,) = [json.loads(line) for line in house.run("ps", "--json").stdout.splitlines()]
+            assert row["state"] == "paused" and row["waits_for"].startswith("auth: key of openai-chat refused")
+            told = house.run("resume", env=env_of(llm, "openai_chat", NEW))
+            assert (told.returncode, told.stdout.strip()) == (0, "Back."), told.stderr
+        finally:
+            house.close()
+
+
+def test_the_sub_agents_of_a_run_wait_too_and_nobody_is_lost(tmp_path: Path) -> None:
+    def script(heard: Heard) -> Any:
+        text = str([m.text for m in heard.messages])
+        if "part one" in text and "You work" not in heard.system:
+            return "A part."
+        if any(getattr(m, "call_id", "") for m in heard.messages):
+            return "All parts are here."
+        llm.llm.refused_keys[OLD] = "F10"
+        return call("delegate", tasks=[{"goal": "part one"}, {"goal": "part one too"}])
+
+    with Llm(script) as llm:
+        house = House(tmp_path)
+        try:
+            env = env_of(llm, "openai_chat", OLD)
+            told = house.run("run", "--model", MODEL, "--permission-mode", "bypassPermissions", "Go.", env=env)
+            assert told.returncode == 6, told.stderr
+            assert "key of openai-chat refused" in house.run("ps").stdout
+            told = house.run("resume", env=env_of(llm, "openai_chat", NEW))
+            assert (told.returncode, told.stdout.strip()) == (0, "All parts are here."), told.stderr
+        finally:
+            house.close()

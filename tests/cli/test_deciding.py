@@ -1,0 +1,258 @@
+"""Decisions: all of it is shown, a choice is marked, Enter confirms; stray keys and pastes do nothing."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from retinue.cli.deciding import LATER, PERMISSION, Decision
+from retinue.cli.typed import MARK_SECONDS, QUIET_SECONDS
+from retinue.testing import call
+from tests.cli.house import House, house
+from tests.cli.terminal import terminal
+from tests.cli.test_live import confirm
+from tests.cli.tty import tty
+from tests.needs import needs
+
+SCRIPT = "\n".join(f"echo step {n}" for n in range(60)) + "\nrm -rf \u202e/everything"
+
+
+def decision(body: str = "shell\n  command: ls", choices: Any = PERMISSION) -> Decision:
+    made = Decision("who wants this:", body, choices, lambda key: None)
+    made.frame(80, 20, 0.0)
+    made.drawn(0.0)
+    return made
+
+
+def shown(made: Decision, now: float, height: int = 20) -> str:
+    return "\n".join(line.plain for line in made.frame(80, height, now))
+
+
+def test_a_mark_and_enter_decide_and_nothing_less_does() -> None:
+    made = decision()
+    assert made.press("enter", 1.0) is None, "nothing is marked"
+    assert made.press("y", 2.0) is None and made.marked == 0
+    assert made.press("enter", 2.0 + MARK_SECONDS / 2) is None, "the same movement of a hand"
+    assert "↵ allows this once" in shown(made, 3.0)
+    assert made.press("enter", 3.0) == "y"
+
+
+@pytest.mark.parametrize("key", ["y", "A", "n", "1", "down", "enter", "paste:y\n"])
+def test_what_was_typed_before_it_could_be_read_is_nothing(key: str) -> None:
+    made = Decision("title", "body", PERMISSION, lambda key: None)
+    assert made.press(key, 0.0) is None and made.marked is None, "it is not on the screen yet"
+    shown(made, 0.1)
+    made.drawn(0.1)
+    for n in range(1, 20):  # somebody who types on decides nothing, however long
+        assert made.press(key, 0.1 + n * QUIET_SECONDS / 2) is None and made.marked is None
+    assert "Choose" not in shown(made, 4.0)
+    assert "Choose" in shown(made, 5.0)
+
+
+def test_a_paste_never_decides() -> None:
+    made = decision()
+    made.press("paste:y", 1.0)
+    assert made.marked is None
+    made.press("y", 2.0)
+    assert made.press("paste:\r", 3.0) is None
+    asked = decision("Which?", ())
+    assert asked.press("paste:both\n", 1.0) is None and asked.editor is not None and asked.editor.text == "both "
+    assert asked.press("enter", 2.0) == "both"
+
+
+def test_arrows_and_numbers_mark_and_escape_leaves() -> None:
+    made = decision()
+    made.press("down", 1.0)
+    made.press("down", 1.1)
+    assert made.marked == 1
+    made.press("3", 1.2)
+    assert made.marked == 2 and "▸ n Deny" in shown(made, 2.0)
+    made.press("z", 2.0)
+    assert made.marked == 2
+    assert made.press("esc", 2.1) == LATER
+
+
+def test_an_answer_without_words_is_none() -> None:
+    asked = decision("Which?", ())
+    for key in (" ", "enter"):
+        assert asked.press(key, 1.0) is None
+    asked.press("x", 1.0)
+    assert asked.press("enter", 1.0) == "x"
+
+
+def test_a_call_must_have_been_seen_to_its_end_before_it_can_be_allowed() -> None:
+    made = decision("\n".join(f"line {n}" for n in range(50)))
+    for key in ("y", "A", "1"):
+        made.press(key, 1.0)
+        assert made.marked is None and "Read it to its end first" in shown(made, 1.0)
+    made.press("n", 1.1)
+    assert made.marked == 2, "a no needs no reading"
+    for n in range(20):
+        made.press("pgdn", 1.2 + n / 10)
+        shown(made, 1.2 + n / 10)
+    assert "line 49" in shown(made, 4.0)
+    made.press("y", 4.0)
+    assert made.marked == 0
+
+
+def test_another_size_clears_the_mark() -> None:
+    made = decision()
+    made.press("y", 1.0)
+    made.frame(60, 20, 1.1)
+    assert made.marked is None
+
+
+def test_every_frame_fits() -> None:
+    for width in (*range(1, 30), 40, 79, 200):
+        for height in (*range(1, 20), 50):
+            made = decision("x" * 1_000 + "\n\n" + "y z " * 500)
+            frame = made.frame(width, height, 1.0)
+            assert len(frame) <= height and all(line.cell_len <= width for line in frame), (width, height)
+
+
+def test_what_was_never_on_the_screen_cannot_be_permitted() -> None:
+    """Whatever the size: a yes is taken only when every line of the call was in a frame, with its title and the yes."""
+    body = "\n".join(f"line-{n}" for n in range(6))
+    for width in (*range(10, 40), 80):
+        for height in range(1, 24):
+            made = Decision("main 123456 wants to make this call:", body, PERMISSION, lambda key: None)
+            seen = "\n".join(line.plain for line in made.frame(width, height, 0.0))
+            made.drawn(0.0)
+            for n in range(8):
+                made.press("pgdn", 1.0 + n)
+                seen += "\n".join(line.plain for line in made.frame(width, height, 1.0 + n))
+            made.press("y", 20.0)
+            seen += "\n".join(line.plain for line in made.frame(width, height, 20.5))
+            if made.press("enter", 21.0) == "y":
+                lines = {line.strip() for line in seen.split("\n")}
+                assert {f"line-{n}" for n in range(6)} <= lines and "call:" in seen, (width, height)
+            else:
+                assert made.is_too_small and (height < 16 or width < 20), (width, height)
+
+
+class Writer:
+    """Writes a file; then says that it did."""
+
+    def __call__(self, heard: Any) -> Any:
+        done = any(type(m).__name__ == "Result" for m in heard.messages)
+        return "Written." if done else call("write", path="note.txt", content=SCRIPT)
+
+
+def is_asking(home: House) -> bool:
+    return any(run["state"] == "needs_input" for run in home.runs())
+
+
+@needs("tmux")
+def test_stray_keys_in_top_permit_nothing_and_the_filter_is_seen(tmp_path: Path) -> None:
+    with house(tmp_path, Writer()) as home, terminal(tmp_path, 100, 40) as screen:
+        id = home.ok("run", "--bg", "--family", "none", "--permission-prompts", "wait", "write it")
+        home.until(lambda: is_asking(home))
+        screen.retinue("top", env=home.env, cwd=home.project)
+        screen.until("needs you")
+        screen.type("lay\r")
+        screen.until("Choose, then press ↵")
+        screen.paste("y\n")
+        screen.keys("Enter")
+        screen.keys("Escape")
+        screen.until(lambda text: "Allow this call" not in text and "needs you" in text)
+        screen.keys("f")
+        screen.until("any words; ↵ keeps it")
+        screen.type("flay")
+        shown_now = screen.until(lambda text: "flay" in text and "asks: May write" not in text)
+        assert "Allow this call" not in shown_now, "what is typed is the filter"
+        screen.keys("Escape")
+        screen.until("asks: May write")
+        assert is_asking(home) and not (home.project / "note.txt").exists()
+
+        screen.keys("a")
+        shown_now = screen.until("Choose, then press ↵")
+        assert "path: note.txt" in shown_now and "echo step 0" in shown_now and "step 59" not in shown_now
+        screen.keys("y")
+        screen.until("Read it to its end first")
+        for _ in range(4):
+            screen.keys("PPage")
+        for _ in range(6):
+            screen.keys("NPage")
+        assert "rm -rf \\u202e/everything" in screen.until("everything")
+        screen.keys("y")
+        screen.until("↵ allows this once")
+        screen.keys("Enter")
+        home.until(lambda: (home.project / "note.txt").exists())
+        assert (home.project / "note.txt").read_text() == SCRIPT
+        home.ok("wait", id)
+
+
+@needs("tmux")
+def test_stray_keys_in_the_live_view_permit_and_cancel_nothing(tmp_path: Path) -> None:
+    with house(tmp_path, Writer()) as home, terminal(tmp_path, 100, 40) as screen:
+        screen.retinue("run", "--family", "none", "write it", env=home.env, cwd=home.project)
+        screen.until("needs you")
+        screen.type("xy\r")  # opens the question whether to cancel, and no more
+        screen.until("Choose, then press ↵")
+        screen.keys("Escape")
+        screen.type("ay\r")
+        screen.until("lines 1 to")
+        screen.until("Choose, then press ↵")
+        assert is_asking(home) and not (home.project / "note.txt").exists()
+        confirm(screen, "n", "denies it")
+        assert screen.code() == 0 and not (home.project / "note.txt").exists()
+
+
+def test_what_was_typed_before_trust_asks_does_not_count(tmp_path: Path) -> None:
+    home = House(tmp_path)
+    (home.project / "AGENTS.md").write_text("Be good.\n")
+    with tty(home.env, home.project, "trust") as screen:
+        screen.type("y\ny\ny\n")
+        screen.until("[y/N] ")
+        screen.type("y\nrm -rf x\n")  # a paste of several lines
+        assert screen.ended() == 1
+        assert "nothing was trusted" in screen.text
+    assert home.run("trust", "--check").returncode == 1
+    with tty(home.env, home.project, "trust") as screen:
+        screen.until("[y/N] ")
+        screen.type("y\n")
+        assert screen.ended() == 0
+    assert home.run("trust", "--check").returncode == 0
+
+
+def test_on_a_dumb_terminal_only_a_line_after_the_question_counts(tmp_path: Path) -> None:
+    with (
+        house(tmp_path, Writer()) as home,
+        tty({**home.env, "TERM": "dumb"}, home.project, "run", "--family", "none", "write it") as screen,
+    ):
+        screen.type("y\ny\n")
+        screen.until("no, or no and why: ")
+        assert "rm -rf \\u202e/everything" in screen.text, "the whole of it was shown before"
+        start = len(screen.raw)
+        screen.type("\n")
+        screen.until("no, or no and why: ", start)
+        assert is_asking(home)
+        start = len(screen.raw)
+        screen.type("y\ny\n")
+        screen.until("no, or no and why: ", start)
+        assert is_asking(home)
+        screen.type("y\n")
+        assert screen.ended() == 0
+        assert (home.project / "note.txt").read_text() == SCRIPT
+
+
+@pytest.mark.parametrize("rows", [5, 7])
+@pytest.mark.parametrize("command", ["run", "top"])
+def test_on_a_low_terminal_nothing_is_permitted_unseen(tmp_path: Path, command: str, rows: int) -> None:
+    with house(tmp_path, Writer()) as home:
+        words = ["run", "--family", "none", "write it"]
+        if command == "top":
+            home.ok("run", "--bg", "--permission-prompts", "wait", *words[1:])
+            home.until(lambda: is_asking(home))
+            words = ["top"]
+        with tty(home.env, home.project, *words, size=(80, rows)) as screen:
+            screen.until("need")
+            screen.type("a")
+            screen.until("too small")
+            for key in ("\x1b[6~", "y", "\r"):
+                screen.type(key)
+                time.sleep(0.7)
+            assert is_asking(home) and not (home.project / "note.txt").exists()

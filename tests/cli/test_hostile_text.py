@@ -1,0 +1,190 @@
+"""Every door of the program, on a terminal: nothing of a foreign text is obeyed, turned around or invisible there."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from retinue.core.values import Assistant
+from retinue.errors import ModelRejected
+from retinue.testing import call
+from tests.cli.house import House, house
+from tests.cli.tty import tty
+from tests.core.test_display import EVERY
+
+SEQUENCES = "\x1b[99;98H\x1b]0;owned\x07\x1bPq\x1b\\\x9b97;96H\x9d0;owned\x9c\x1b]8;;http://x\x1b\\"
+CHARACTERS = "".join(c for c in EVERY if not "\ud800" <= c <= "\udfff" and c not in "\0\r\x1b")
+EVIL = f"begin{SEQUENCES}middle{CHARACTERS}a\u0301\u0301\u0301\u0301\u0301\u0301\u0301end"
+TYPED = EVIL.replace("\ufffe", "").replace("\uffff", "")
+OURS = re.compile(r"\x1b(?:\[[0-9;?<>=!$]*[A-Za-z~]|[78=>M]|\([B0]|\[\?[0-9;]*[a-z$]|\]22;default\x07)|\x1b\[[0-9 ]*q")
+ALLOWED = set("\r\n\t\x07")
+HARMFUL = set(EVERY) - ALLOWED - {"\x1b"}
+
+
+def evil_model(heard: Any) -> Any:
+    turn = sum(type(m).__name__ == "Assistant" for m in heard.messages)
+    if heard.messages[0].text.startswith("Ask"):
+        return "Written." if turn else call("write", path=f"dir/{TYPED}.txt", content=TYPED)
+    if turn:
+        return EVIL
+    return Assistant(text=EVIL, calls=(call("read", path=TYPED),))
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+    with house(tmp_path_factory.mktemp("hostile"), evil_model) as made:
+        agents = made.project / ".retinue" / "agents"
+        agents.mkdir(parents=True)
+        described = json.dumps(EVIL)
+        (agents / "evil.md").write_text(f"---\nname: evil\ndescription: {described}\n---\nDo it {EVIL}\n", "utf-8")
+        made.ok("run", "-q", "--family", "none", "-n", f"job{TYPED}", f"Do {TYPED}")
+        yield made
+
+
+def check(raw: str, *, is_line: bool = True) -> None:
+    assert "\x1b[99;98H" not in raw and "\x1b]0;owned" not in raw
+    rest = raw if is_line else OURS.sub("", raw)
+    assert "\x1b" not in rest, [rest[max(0, m.start() - 20) : m.end() + 20] for m in re.finditer("\x1b", rest)][:3]
+    obeyed = HARMFUL if is_line else HARMFUL - {"\b"}  # prompt_toolkit moves the cursor back with it
+    assert {f"U+{ord(c):04X}" for c in rest if c in obeyed} == set()
+    assert not re.search("\u0301{5}", rest), "a tower of marks"
+
+
+LINES = [
+    ("logs",),
+    ("logs", "--tools"),
+    ("logs", "--raw"),
+    *(("export", "-f", form) for form in ("md", "jsonl", "stream-json", "perfetto", "html")),
+    ("show",),
+    ("show", "--json"),
+    ("ps",),
+    ("ps", "--json"),
+    ("ps", "--tree"),
+    ("replay",),
+    ("replay", "--json"),
+    ("agents", "list"),
+    ("agents", "list", "--json"),
+    ("agents", "show", "evil"),
+    ("agents", "lint"),
+    ("trust", "--check"),
+    ("doctor", "--offline", "--color", "never"),
+    ("doctor", "--offline", "--json"),
+    ("config", "list"),
+    ("attach",),
+    ("show", TYPED),
+    ("run", "-m", TYPED, "x"),
+    ("run", "--agent", TYPED, "x"),
+]
+
+
+@pytest.mark.parametrize("arguments", LINES, ids=lambda a: " ".join(a)[:30].encode("ascii", "ignore").decode())
+def test_what_a_command_writes_to_a_terminal_can_be_seen(home: House, arguments: tuple[str, ...]) -> None:
+    with tty({**home.env, "NO_COLOR": "1"}, home.project, *arguments) as screen:
+        screen.ended()
+        assert "defect of retinue" not in screen.text
+        check(screen.text, is_line=arguments[0] != "attach")
+        if arguments[0] in ("logs", "export", "show") and len(arguments) < 4 and TYPED not in arguments:
+            assert "begin" in screen.text and "middle" in screen.text, "the text itself is there"
+
+
+@pytest.mark.parametrize("form", ["md", "html"])
+def test_what_is_exported_to_be_read_is_harmless_in_a_file_too(home: House, form: str) -> None:
+    check(home.ok("export", "-f", form))
+
+
+@pytest.mark.parametrize("arguments", [("logs", "--raw"), ("export", "-f", "jsonl"), ("show", "--json")])
+def test_json_has_the_same_values_and_hides_nothing(home: House, arguments: tuple[str, ...]) -> None:
+    text = home.ok(*arguments)
+    check(text)
+    assert any(EVIL in found for line in text.split("\n") for found in strings(json.loads(line)))
+
+
+def strings(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for each in value.values():
+            yield from strings(each)
+    elif isinstance(value, list):
+        for each in value:
+            yield from strings(each)
+
+
+def test_an_answer_is_raw_in_a_pipe_and_tame_on_a_terminal(home: House) -> None:
+    assert "\x1b]0;owned\x07" in home.ok("run", "-q", "--family", "none", "Do it")
+    with tty(home.env, home.project, "run", "-q", "--family", "none", "Do it") as screen:
+        assert screen.ended() == 0
+        assert "begin" in screen.text
+        check(screen.text, is_line=False)
+
+
+@pytest.mark.parametrize("term", ["xterm-256color", "dumb"])
+def test_the_view_of_a_run_is_tame_and_a_question_shows_what_hides_in_it(home: House, term: str) -> None:
+    env = {**home.env, "TERM": term}
+    with tty(env, home.project, "run", "--family", "none", "-n", TYPED, f"Ask {TYPED}", size=(100, 40)) as screen:
+        if term == "dumb":
+            screen.until("no, or no and why:")
+            assert "\\u202e" in screen.text and "\\x9b" not in screen.text and "\\u009b97;96H" in screen.text
+            screen.type("no\n")
+        else:
+            screen.until("press a")
+            screen.type("a")
+            screen.until("Choose, then press")
+            assert "\\u202e" in screen.text and "\\x1b[99;98H" in screen.text
+            screen.type("n")
+            screen.until("denies it")
+            screen.type("\r")
+        screen.ended()
+        check(screen.text, is_line=False)
+
+
+def test_a_chat_is_tame(home: House) -> None:
+    prompt = "\x1b[?2004h"  # from here on what is typed is for the prompt
+    env = {**home.env, "PROMPT_TOOLKIT_NO_CPR": "1"}
+    with tty(env, home.project, "chat", "--family", "none") as screen:
+        screen.until(prompt)
+        for said, answer in (("Do it", "retinue show "), ("/agents", " main "), ("/show", "spent ")):
+            start = len(screen.raw)
+            screen.type(f"{said}\r")
+            screen.until(prompt, screen.until(answer, start))
+        screen.type("/quit\r")
+        assert screen.ended() == 0
+        check(screen.text, is_line=False)
+
+
+def test_top_is_tame(home: House) -> None:
+    with tty(home.env, home.project, "top", size=(140, 30)) as screen:
+        screen.until("begin")
+        screen.type("\r")
+        screen.until("turn")
+        screen.type("q")
+        screen.until("begin")
+        screen.type("q")
+        assert screen.ended() == 0
+        check(screen.text, is_line=False)
+
+
+def test_the_list_of_what_is_asked_shows_the_call_whole(home: House) -> None:
+    id = home.ok("run", "--bg", "--family", "none", "-n", TYPED, "--permission-prompts", "wait", "Ask it")
+    home.until(lambda: "write" in home.ok("approve"))
+    with tty({**home.env, "NO_COLOR": "1"}, home.project, "approve") as screen:
+        assert screen.ended() == 0
+        check(screen.text)
+        assert "\\u202e" in screen.text and "\\U000e0041" in screen.text
+    home.ok("approve", id, "no")
+    home.ok("wait", id, "--timeout", "60")
+
+
+def test_an_error_of_a_server_is_tame(tmp_path: Path) -> None:
+    def refuse(heard: Any) -> Any:
+        return ModelRejected(EVIL, kind="invalid_request")
+
+    with house(tmp_path, refuse) as made, tty(made.env, made.project, "run", "--family", "none", "x") as screen:
+        assert screen.ended() == 1
+        assert "begin" in screen.text
+        check(screen.text, is_line=False)

@@ -1,0 +1,93 @@
+"""A run that goes on is never left without a word: whatever happens to the command that started it, its user learns the
+run's id and how to find it again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from retinue.cli import client
+from tests.cli.house import Gate, house, is_alive
+
+SERVER = """
+import json, sys
+
+def tool(name, n):
+    properties = {f"property_{i}": {"type": "string", "description": "x" * 90} for i in range(n)}
+    return {"name": name, "description": "d", "inputSchema": {"type": "object", "properties": properties}}
+
+for line in sys.stdin:
+    asked = json.loads(line)
+    if "id" not in asked:
+        continue
+    done = {}
+    if asked["method"] == "initialize":
+        about = {"name": "s", "version": "1"}
+        done = {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": about}
+    if asked["method"] == "tools/list":
+        done = {"tools": [tool("small", 1), tool("large", 1_000), tool("huge", 10_000)]}
+    print(json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": done}), flush=True)
+"""
+
+
+def names(heard: Any) -> str:
+    return " ".join(sorted(t.name for t in heard.tools if t.name.startswith("mcp__"))) or "none"
+
+
+@pytest.mark.parametrize("format", ["text", "stream-json"])
+def test_a_tool_with_a_too_large_schema_is_left_out_with_a_warning(tmp_path: Path, format: str) -> None:
+    with house(tmp_path, names) as home:
+        (tmp_path / "server.py").write_text(SERVER)
+        server = {"command": sys.executable, "args": ["-I", "-S", str(tmp_path / "server.py")]}
+        given = json.dumps({"mcpServers": {"s": server}})
+        done = home.real("run", "--output-format", format, "--mcp-config", given, "hello")
+        assert done.returncode == 0, done.stderr
+        assert "mcp__s__small" in done.stdout and "mcp__s__large" not in done.stdout
+        assert "MCP tool s/large is withheld: it cannot be used" in done.stderr
+        assert "MCP tool s/huge is withheld: its definition is longer than" in done.stderr
+        assert "Error" not in done.stderr and "defect" not in done.stderr
+        assert "large: withheld" in home.ok("mcp", "list", "--mcp-config", given)
+
+
+def test_a_command_that_fails_in_the_middle_of_a_run_says_which_run_goes_on(tmp_path: Path) -> None:
+    gate = Gate("Done.")
+    with house(tmp_path, gate) as home, open("/dev/full", "w", encoding="utf-8") as full:
+        command = [sys.executable, "-m", "retinue", "run", "--json", "hello"]
+        piped: Any = {"stdout": full, "stderr": subprocess.PIPE, "text": True}
+        done = subprocess.run(command, cwd=home.project, env=home.env, timeout=60, check=False, **piped)
+        assert done.returncode == 1 and "No space left" in done.stderr
+        (run,) = home.runs()
+        said = re.search(r"run (\w+) may still be going on", done.stderr)
+        assert said is not None and said[1] == run["short"], done.stderr
+        assert f"retinue attach {run['short']}" in done.stderr and f"retinue cancel {run['short']}" in done.stderr
+        home.ok("cancel", run["short"])
+
+
+def test_a_host_that_does_not_answer_is_told_of_and_can_be_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client, "GREETING_SECONDS", 1.0)
+    with house(tmp_path, Gate("Done.")) as home:
+        home.ok("run", "--bg", "hello")
+        pid = home.host_pid()
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            for command in (("ps",), ("cancel", "latest")):
+                done = home.run(*command)
+                assert command == ("ps",) or (done.returncode == 1 and "`retinue stop` ends it" in done.stderr)
+            stopped = home.run("stop")
+            assert stopped.returncode == 0 and f"host {pid} did not answer and was killed" in stopped.stderr
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
+        assert not is_alive(pid)

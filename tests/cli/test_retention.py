@@ -1,0 +1,33 @@
+"""What a user's file says about runs that have ended reaches the host, which deletes them."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from retinue.cli.host import retention_of
+from retinue.housekeeping import Retention
+from tests.cli.house import SECONDS, house
+
+
+def test_the_settings_of_a_user_reach_the_host(tmp_path: Path) -> None:
+    with house(tmp_path, lambda heard: "done") as home:
+        for n in range(5):
+            home.ok("run", f"task {n}")
+        home.ok("stop")
+        assert len(home.lines("ps", "--all", "--json")) == 5
+        file = home.folder / "config" / "retinue" / "config.toml"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("[retention]\ncount = 2\nage = '30d'\n")
+        home.ok("run", "the last")
+        until = time.monotonic() + SECONDS
+        while len(home.lines("ps", "--all", "--json")) > 3 and time.monotonic() < until:
+            time.sleep(0.1)
+        left = [line["task"] for line in home.lines("ps", "--all", "--json")]
+        assert left[0] == "the last" and len(left) <= 3
+
+
+def test_what_is_told_in_the_environment() -> None:
+    assert not retention_of({"HOME": "/x"}).is_on
+    told = {"RETINUE_RETENTION_AGE": "2d", "RETINUE_RETENTION_COUNT": "7", "RETINUE_RETENTION_SIZE_MB": "3"}
+    assert retention_of(told) == Retention(age_seconds=172_800.0, count=7, size=3 << 20)

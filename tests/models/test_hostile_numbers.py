@@ -1,0 +1,178 @@
+"""Numbers from outside are bounded before they are parsed, and what this machine lacks is nobody else's failure."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import json
+import resource
+import socket
+import time
+from typing import Any
+
+import pytest
+
+from retinue import Agent, Retinue
+from retinue.core.orders import Retry
+from retinue.core.values import MOST_TOKENS, Usage
+from retinue.errors import ModelUnavailable
+from retinue.models import machine
+from retinue.models.codec import Options, count
+from retinue.models.failures import delay, worded
+from retinue.models.headers import asked_for, limits_in, until
+from retinue.models.http import Client
+from tests.models.http_world import CODECS, DIALECTS, FAST, answering, asking, at_rest, complete, http_model, talking
+
+LONG = 60_000
+TEXTS = ("9" * LONG, "1" * LONG + "s", "0." + "1" * LONG, "1e" + "9" * LONG, " " * LONG, "1m" * LONG, "Mon, " * LONG)
+
+
+@pytest.mark.parametrize("text", TEXTS, ids=lambda t: t[:6])
+def test_a_header_as_long_as_headers_can_be_costs_nothing(text: str) -> None:
+    began = time.process_time()
+    for name in ("retry-after", "retry-after-ms", "date"):
+        asked_for({name: text, "retry-after": text})
+    until(text, {"date": text})
+    limits_in({f"x-ratelimit-{part}-tokens": text for part in ("limit", "remaining", "reset")})
+    limits_in({f"anthropic-ratelimit-tokens-{part}": text for part in ("limit", "remaining", "reset")})
+    delay({"retry-after": text}, text, text)
+    worded(text, has_key=True)
+    # It took minutes; a busy machine takes longer than a millisecond, but not that.
+    assert time.process_time() - began < 2.0
+
+
+def test_what_can_be_meant_is_still_read() -> None:
+    assert asked_for({"Retry-After": "7"}) == 7 and asked_for({"retry-after-ms": "1500"}) == 1.5
+    assert until("6m0s", {}) == 360 and until("1e999", {}) == 0 and until("nan", {}) == 0
+    told = {"retry-after": "Mon, 16 Nov 2026 12:00:30 GMT", "date": "Mon, 16 Nov 2026 12:00:00 GMT"}
+    assert asked_for(told) == 30
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_a_provider_that_asks_for_an_endless_time_is_waited_for_an_hour_at_most(dialect: str) -> None:
+    head = b"HTTP/1.1 429 Too Many Requests\r\nretry-after: %b\r\ncontent-length: 2\r\n\r\n{}" % (b"9" * LONG)
+
+    async def story() -> None:
+        async with answering(head) as (url, _):
+            client = Client(FAST)
+            with pytest.raises(ModelUnavailable) as caught:
+                await complete(http_model(url, dialect, client=client))
+            await client.close()
+            assert caught.value.kind == "rate_limit" and 0 <= caught.value.after_seconds <= 3_600
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("told", [10**30, 10**4000, -5, 1.5e300, "12", None, True, [1], {"a": 1}, MOST_TOKENS])
+def test_a_count_that_cannot_be_one_is_none(told: Any) -> None:
+    assert count(told) == 0
+    assert count(12) == 12 and count(12.0) == 12
+
+
+def usage_body(dialect: str, n: str) -> bytes:
+    match dialect:
+        case "anthropic":
+            body = (
+                '{"type":"message","role":"assistant","model":"m","content":[{"type":"text","text":"hi"}],'
+                '"stop_reason":"end_turn","usage":{"input_tokens":N,"output_tokens":N}}'
+            )
+        case "openai_chat":
+            body = (
+                '{"object":"chat.completion","model":"m","choices":[{"index":0,"message":{"content":"hi"},'
+                '"finish_reason":"stop"}],"usage":{"prompt_tokens":N,"completion_tokens":N,"total_tokens":N}}'
+            )
+        case "openai_responses":
+            body = (
+                '{"status":"completed","model":"m","output":[{"type":"message","content":[{"type":"output_text",'
+                '"text":"hi"}]}],"usage":{"input_tokens":N,"output_tokens":N}}'
+            )
+        case _:
+            body = (
+                '{"candidates":[{"content":{"parts":[{"text":"hi"}]},"finishReason":"STOP"}],'
+                '"usageMetadata":{"promptTokenCount":N,"candidatesTokenCount":N}}'
+            )
+    return body.replace("N", n).encode()
+
+
+@pytest.mark.parametrize("n", ["9" * 30, "9" * 400, "-7", "1e300", '"12"', "null", "1.5", "true", "[[[]]]"])
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_usage_that_is_no_usage_costs_no_reply_and_no_store(dialect: str, n: str, tmp_path: Any) -> None:
+    body = usage_body(dialect, n)
+    head = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n" % len(body)
+
+    async def story() -> Usage:
+        async with answering(head + body) as (url, _), Retinue(tmp_path / "r.db") as retinue:
+            client = Client(FAST)
+            model = http_model(url, dialect, client=client, stream=False)
+            outcome = await retinue.run(Agent("one", model=model), "Go.", retry=Retry(attempts=1, then="fail"))
+            await client.close()
+            assert (outcome.state, outcome.text) == ("completed", "hi"), outcome.error
+            return outcome.usage
+
+    used = asyncio.run(story())
+    assert 0 <= used.input < MOST_TOKENS and 0 <= used.output < MOST_TOKENS and used.tokens > 0
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("deep", ['{"a":' * 200_000, "[" * 3_000_000, '{"error":' + "[" * 100_000])
+def test_json_of_any_depth_is_an_error_of_the_call(dialect: str, deep: str) -> None:
+    codec = CODECS[dialect]()
+    for status in (400, 500):
+        assert codec.failure(status, {}, deep.encode()).kind
+    for stream in (True, False):
+        decoder = codec.decoder(Options(stream=stream))
+        with pytest.raises(ModelUnavailable):
+            decoder.feed(f"data: {deep}\n\n".encode() if stream else deep.encode())
+            decoder.finish()
+
+
+# this machine
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOSPC, errno.ENETUNREACH])
+def test_what_this_machine_lacks_is_told_as_that(number: int) -> None:
+    assert errno.errorcode[number] in machine.trouble(OSError(number, "x"))
+    try:
+        raise RuntimeError("wrapped") from OSError(number, "x")
+    except RuntimeError as error:
+        assert errno.errorcode[number] in machine.trouble(error)
+    assert machine.trouble(MemoryError()) and not machine.trouble(OSError(errno.ECONNREFUSED, "x"))
+    assert not machine.trouble(socket.gaierror(socket.EAI_NONAME, "no such name"))
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_without_descriptors_a_run_waits_a_moment_and_the_provider_is_not_blamed(named: bool) -> None:
+    async def story() -> None:
+        async with talking(["Hello."]) as (llm, model), Retinue() as retinue:
+            if named:
+                model.connect(llm.url.replace("127.0.0.1", "localhost"), "k")
+            before = resource.getrlimit(resource.RLIMIT_NOFILE)
+            kept: list[socket.socket] = []
+            loop = asyncio.get_running_loop()
+            resource.setrlimit(resource.RLIMIT_NOFILE, (200, before[1]))
+            try:
+                with pytest.raises(OSError):
+                    while True:
+                        kept.append(socket.socket())
+                for _ in range(8):
+                    with pytest.raises(ModelUnavailable) as caught:
+                        await complete(model, asking())
+                    assert caught.value.kind == "machine" and "EMFILE" in str(caught.value), caught.value
+                assert (model.governor.failures, model.governor.is_broken) == (0, False) and at_rest(model.governor)
+                run = loop.create_task(retinue.run(Agent("one", model=model), "Go.", retry=Retry(base_ms=20)))
+                await asyncio.sleep(0.05)
+            finally:
+                for one in kept:
+                    one.close()
+                resource.setrlimit(resource.RLIMIT_NOFILE, before)
+            assert (await run).text == "Hello."
+
+    asyncio.run(story())
+
+
+def test_numbers_in_an_error_inside_a_stream_are_bounded_too() -> None:
+    told = json.dumps({"error": {"code": 10**300, "message": "x", "status": "Y" * 100_000}})
+    decoder = CODECS["gemini"]().decoder(Options())
+    with pytest.raises(ModelUnavailable) as caught:
+        decoder.feed(f"data: {told}\n\n".encode())
+    assert len(str(caught.value)) < 1_000

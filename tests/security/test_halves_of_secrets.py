@@ -1,0 +1,77 @@
+"""Half a secret is not recognised as one: no tool takes a secret apart before it is cleaned."""
+
+from __future__ import annotations
+
+import base64
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from retinue.testing import call
+from tests.cli.house import House, house
+from tests.needs import needs
+
+KEY = "sk-ant-api03-" + "Qw7Zx9Lm2Np4Rt6Yv8Bk3Jd5Hf1Gs0Ac" * 3
+
+
+def commit(home: House, name: str, text: str) -> None:
+    (home.project / name).write_text(text)
+    if not (home.project / ".git/HEAD").exists():
+        (home.project / ".git").rmdir()
+        run(home, "init", "-q")
+    run(home, "add", "-A")
+    run(home, "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", f"add {KEY}")
+
+
+def run(home: House, *words: str) -> None:
+    subprocess.run(["git", *words], cwd=home.project, check=True, env={"PATH": os.environ["PATH"], "HOME": "/none"})
+
+
+def told(tmp_path: Path, prepare: Any, *calls: Any) -> list[str]:
+    """What a model is told by these calls."""
+    seen = list[str]()
+
+    def script(heard: Any) -> Any:
+        if heard.turn == 0:
+            return list(calls)
+        seen.extend(m.text for m in heard.messages if type(m).__name__ == "Result")
+        return "Done."
+
+    with house(tmp_path, script) as home:
+        home.env["ANTHROPIC_API_KEY"] = KEY
+        prepare(home)
+        done = home.run("run", "--yolo", "Go.")
+        assert done.returncode == 0, done.stderr
+        stored = b"".join(f.read_bytes() for f in (tmp_path / "data").rglob("*") if f.is_file())
+    assert KEY[:40].encode() not in stored
+    return seen
+
+
+@needs("bwrap", "git")
+def test_git_shows_no_half_of_a_key(tmp_path: Path) -> None:
+    def prepare(home: House) -> None:
+        commit(home, ".env", f"KEY={KEY}\n" + "#\n" * 6 + "DEBUG=0\n")
+        (home.project / ".env").write_text(f"KEY={KEY}\n" + "#\n" * 6 + "DEBUG=1\n")
+
+    cut = ["%<(40,trunc)%s", "%<(40,ltrunc)%s", "%<(40,mtrunc)%s", "%w(30)%s", "%f"]
+    calls = [call("git", args=["diff"]), *(call("git", args=["log", f"--format={one}"]) for one in cut)]
+    seen = told(tmp_path, prepare, *calls)
+    assert len(seen) == len(calls) and "DEBUG=1" in seen[0]
+    assert not [text for text in seen if KEY[13:30] in text or KEY[-20:] in text]
+
+
+@needs("bwrap", "git")
+def test_wrapped_base64_of_a_key_is_shown_by_no_tool(tmp_path: Path) -> None:
+    text = base64.encodebytes(b"x" * 40 + KEY.encode() + b"y" * 30).decode()
+    calls = [
+        call("search", pattern="."),
+        call("search", pattern=text.split("\n")[1][:9]),
+        call("git", args=["log", "-p"]),
+        call("git", args=["blame", "-s", "s.yaml"]),
+        call("git", args=["blame", "s.yaml"]),
+        call("shell", command="cat -n s.yaml; grep -n . s.yaml"),
+    ]
+    seen = told(tmp_path, lambda home: commit(home, "s.yaml", text), *calls)
+    assert len(seen) == len(calls)
+    assert not [one for one in seen if text.split("\n")[1] in one or text[56:76] in one]

@@ -1,0 +1,175 @@
+"""I15 and a part of I10: who waits for budget waits in its turn, for something that comes back; what others wait for
+is not held without need."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from retinue.core.accounts import Account
+from retinue.core.lines import LATEST
+from retinue.core.state import NOTHING, Asking, Queued, Run, Short, Thinking, Waiting
+from retinue.core.tree import Tree
+
+if TYPE_CHECKING:
+    from tests.simulation.pure import Simulation
+
+
+def check(tree: Tree) -> str:
+    """What is wrong with those who wait in a tree, "" when nothing is."""
+    ledger = tree.ledger
+    if ledger.waits and (stuck := _in_a_circle(tree)):
+        return f"I15 these wait for budget that nobody will give back: {stuck}"
+    for (account, _), line in ledger.lines.by_spot.items():
+        first = next(iter(line))
+        if not all(isinstance(tree.runs[id].state, Short) for id in line):
+            return f"I15 somebody stands in line at {account} and does not wait"
+        ask, ticket, verdict = ledger.waits[first]
+        found, state = ledger.look(first, ask, ticket), tree.runs[first].state
+        asks = found.word == "short" and ledger.accounts[found.account].on_limit == "ask"
+        heads = [ledger.lines.first(found.account, has_grant=has_grant) for has_grant in (True, False)]
+        if asks and first not in [head[0] for head in heads if head is not None]:
+            continue  # it is short, too, and hears of it when those before it were answered
+        if verdict.account == account and found[:2] != verdict[:2]:
+            return f"I15 {first} could go on and waits for its budget at {account}"
+        is_silent = not (asks and isinstance(state, Short) and state.asks)
+        if verdict.account == account and found.word == "short" and is_silent:
+            return f"I30 {first} waits at {account} for an answer, and nobody is asked"
+    for id, (ask, ticket, verdict) in ledger.waits.items():
+        if ask.asked and ledger.look(id, ask, ticket) != verdict:
+            return f"I30 {id} asks about the limit of {verdict.account} and would not have to"
+    for id, run in tree.runs.items():
+        state, account_ = run.state, ledger.accounts[id]
+        if not isinstance(state, Thinking):
+            continue
+        if state.waits_for and state.retry_at is not None and state.hold != NOTHING:
+            return f"I15 {id} waits for its provider and holds {state.hold}"
+        is_last = state.purpose not in ("turn", "compact") or state.retry_at is not None
+        is_last = is_last or tree.specs[id].order.budget.on_limit == "stop"
+        kept = (state.hold[0] + tree.shared.rules.final_output, 0, 1, 0)
+        for i, limit in enumerate(account_.limit):
+            if limit is not None and not is_last and account_.reserve[i] < kept[i]:
+                return f"I10 {id} could not pay a last turn after its call: {account_}"
+    return ""
+
+
+class Order:
+    """By our own reading: who began to wait first, and who began a call since."""
+
+    def __init__(self) -> None:
+        self._came: dict[str, int] = {}
+        self._n = 0
+        self._waited: dict[str, str] = {}
+        self._attempts: dict[str, tuple[int, bool]] = {}
+
+    def boot(self, sim: Simulation) -> None:
+        """After a restart places are what the rows say."""
+        self._came.clear()
+        self._waited.clear()
+        self.after(sim)
+        kept = {id: run.state.kept for id, run in self._runs(sim).items() if isinstance(run.state, Short | Queued)}
+        for _, id in sorted((place.ticket, id) for id, place in kept.items() if place.ticket):
+            self._n += 1
+            self._came[id] = self._n
+
+    def after(self, sim: Simulation) -> str:
+        """Who went before whom in the last step, "" when nobody did."""
+        runs, found = self._runs(sim), ""
+        began = [id for id, run in runs.items() if self._began(id, run)]
+        for id in began if self._waited else ():
+            found = found or self._overtook(sim, id, runs)
+        self._attempts = {id: (run.attempt, _is_tried_again(run)) for id, run in runs.items()}
+        self._waited = {id: run.state.account for id, run in runs.items() if isinstance(run.state, Short)}
+        for id, run in runs.items():
+            if not isinstance(run.state, Short | Queued):
+                self._came.pop(id, None)
+            elif isinstance(run.state, Short) and id not in self._came:
+                self._n += 1
+                self._came[id] = self._n
+        return found
+
+    @staticmethod
+    def _runs(sim: Simulation) -> dict[str, Run]:
+        return {id: run for tree in sim.trees.by_root.values() for id, run in tree.runs.items()}
+
+    def _began(self, id: str, run: Run) -> bool:
+        """Whether it holds something new for a call."""
+        attempt, is_tried_again = self._attempts.get(id, (0, False))
+        is_called = isinstance(run.state, Thinking) and run.state.retry_at is None
+        return is_called and run.attempt > attempt and not is_tried_again
+
+    def _overtook(self, sim: Simulation, id: str, runs: dict[str, Run]) -> str:
+        state, ledger = runs[id].state, sim.tree_of(id).ledger
+        assert isinstance(state, Thinking)
+        drawn = {draw.account.id: draw for draw in ledger.draws(id) if any(state.hold[i] for i in draw.amounts)}
+        for other, account in self._waited.items():
+            still = runs[other].state if other in runs else None
+            if not isinstance(still, Short) or still.account != account or account not in drawn:
+                continue
+            is_exempt = drawn[account].has_grant or (drawn[account].is_own and state.purpose not in ("turn", "compact"))
+            if not is_exempt and self._came[other] < self._came.get(id, LATEST):
+                return f"I15 {id} goes before {other}, which began to wait at {account} before it"
+        return ""
+
+
+def _is_tried_again(run: Run) -> bool:
+    return isinstance(run.state, Thinking) and run.state.retry_at is not None
+
+
+def _givers(tree: Tree, account: Account, i: int) -> list[Account]:
+    """In which accounts a grant is held."""
+    chain = tree.ledger.chain(account.parent)
+    n = next((n for n, above in enumerate(chain, 1) if above.funded[i]), len(chain))
+    return list(chain[:n])
+
+
+def _in_a_circle(tree: Tree) -> set[str]:
+    """Who waits for budget and would go on waiting if all calls under way ended, and whoever can go on did. By our own
+    reading: a grant may come back while somebody below it can go on; nobody who waits for mail can, and a person who
+    was asked about a limit is trusted to answer."""
+    ledger, going = tree.ledger, {id for id, run in tree.runs.items() if not isinstance(run.state, Short | Waiting)}
+    going |= {id for id, run in tree.runs.items() if isinstance(run.state, Short) and run.state.asks}
+    going -= {
+        id for id in going if isinstance(tree.runs[id].state, Asking) and tree.specs[id].order.questions == "deny"
+    }
+
+    def comes_back(id: str) -> bool:
+        return id in going or any(comes_back(child) for child in tree.children.get(id, ()))
+
+    def is_freed(id: str) -> bool:
+        ask, _, verdict = ledger.waits[id]
+        for n, account in enumerate(ledger.chain(id)):
+            for i in range(3):
+                limit = account.limit[i]
+                if limit is None or any(a.funded[i] for a in ledger.chain(id)[:n]):
+                    continue
+                need = ask.need[i] + (ask.last[i] if n == 0 and not ask.is_last else 0)
+                left = limit - account.spent[i] - (account.reserve[i] if n else 0)
+                lost = 0
+                for other in ledger.accounts.values():
+                    if other.funded[i] and account in _givers(tree, other, i) and not comes_back(other.id):
+                        lost += (other.limit[i] or 0) - other.spent[i]
+                # Who lacks too much even so hears of it when it is the first in line.
+                if left - lost < need <= left and account.on_limit != "ask":
+                    return False
+            spots = [(account.id, True), (account.id, False)]
+            lines = [ledger.lines.by_spot.get(spot, {}) for spot in spots]
+            mine = next((line for line in lines if id in line), {})
+            if any(place < mine[id] and other not in going for other, place in mine.items()):
+                return False
+            if account.id == verdict.account:
+                return True
+        return True
+
+    waits, before = set(ledger.waits), -1
+    while len(going) > before:
+        before = len(going)
+        for id, run in tree.runs.items():
+            if isinstance(run.state, Waiting):
+                children = tree.children.get(id, ())
+                fans = tree.fans[id].fans.values() if id in tree.fans else ()
+                is_timed = run.state.calls is not None and bool(run.state.calls.waits)
+                is_timed = is_timed or any(fan.composing for fan in fans)
+                if is_timed or any(comes_back(c) for c in children):
+                    going.add(id)
+        going |= {id for id in waits - going if is_freed(id)}
+    return waits - going

@@ -1,0 +1,152 @@
+"""Files of older versions are brought up to date: their events keep verifying, and what was damaged stays known."""
+
+from collections.abc import Iterator
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from retinue.core.board import Added
+from retinue.core.events import Forgotten
+from retinue.core.tree import Changes
+from retinue.errors import NotFound
+from retinue.store.artifacts import Artifacts
+from retinue.store.sqlite import SqliteStore
+from retinue.store.sqlite_read import Reader
+from retinue.store.sqlite_verify import verify
+from tests.contracts.store import World, all_of, run_async, texts
+from tests.store.old import Old
+
+
+class Made:
+    """An old file with trees that are open, ended, forgotten, and without one of their children."""
+
+    def __init__(self, path: Path, schema: int = 2) -> None:
+        self.path, self.world, self.entries = path, World(), list[Any]()
+        self.old = Old(path, schema)
+        world = self.world
+        self.write()
+        self.open, (first, *_) = world.family()
+        world.say(first)
+        self.write()
+        self.done = world.start("ended")
+        world.say(self.done)
+        self.write()
+        self.gone = world.start("gone")
+        world.say(self.gone)
+        self.write()
+        self.thin, (self.lost, other) = world.family("a", "b")
+        world.say(self.lost)
+        world.say(other)
+        self.write()
+        self.old.purge([self.gone, self.lost])
+        world.start()
+        self.write()
+
+    def write(self) -> None:
+        changes = self.world.take()
+        self.entries += changes.entries
+        self.old.write(changes)
+
+    @property
+    def kept(self) -> Iterator[Any]:
+        """What must still be told. Older versions did not say of what tree an event is."""
+        dead = (self.gone, self.lost)
+        return (e for e in self.entries if e.run not in dead and e.tree not in dead)
+
+
+@pytest.mark.parametrize("schema", [1, 2])
+@run_async
+async def test_an_old_log_is_split_into_trees_and_verifies(tmp_path: Path, schema: int) -> None:
+    made = Made(tmp_path / "log.db", schema)
+    made.old.close()
+    store = SqliteStore(tmp_path / "log.db")
+    await store.open()
+    assert await store.verify() == []
+    entries = await store.entries()
+    assert [entry for _, entry in entries] == list(made.kept)
+    seqs = [seq for seq, _ in entries]
+    assert seqs == sorted(set(seqs)) and seqs[-1] == len(made.entries) == (await store.load()).last_seq
+    for tree in ("", made.open, made.done, made.thin):
+        numbers = [n for n, _ in await store.entries(tree=tree)]
+        assert numbers == list(range(1, len(numbers) + 1))
+    assert await store.entries(tree=made.gone) == await store.entries(run=made.lost) == []
+    assert texts(await store.messages(made.done)) == ["ended", "Done."]
+    last = await store.commit(Changes(entries=[replace(entry, at=entry.at + 1) for _, entry in entries[-2:]]))
+    assert last == seqs[-1] + 2
+    await store.note(made.open, "k", 1, Added(titles=("now there is a list",)))
+    assert len(await store.board(made.open)) == 1
+    made.world.apply("", Forgotten(root=made.done))
+    await store.commit(made.world.take())
+    assert await store.verify() == []
+    before = await all_of(store)
+    await store.close()
+    assert verify(str(tmp_path / f"log.db.before-000{schema + 1}")) == []
+    again = SqliteStore(tmp_path / "log.db")
+    await again.open()
+    assert await all_of(again) == before
+    await again.close()
+
+
+def test_a_file_that_no_writer_has_opened_yet_can_be_read_and_checked(tmp_path: Path) -> None:
+    made = Made(tmp_path / "log.db")
+    made.old.close()
+    assert verify(str(tmp_path / "log.db")) == []
+    reader = Reader(str(tmp_path / "log.db"))
+    reader.open()
+    assert [replace(e, tree="") for e in made.kept] == [entry for _, entry in reader.entries(0, "", 1_000)]
+    assert reader.entries(0, made.done, 1)[0][1].event.id == made.done
+    assert reader.load().last_seq == len(made.entries)
+    reader.close()
+
+
+@pytest.mark.parametrize(
+    ("sql", "says"),
+    [
+        ("update events set at = at + 1 where seq = 5", "Event 3 of tree {open} does not follow"),
+        (
+            "update events set body = replace(body, 'Done', 'Gone') where seq = 10",
+            "body of event 8 of tree {open} is not",
+        ),
+        ("delete from events where seq = 5", "Event 3 of tree {open} does not follow"),
+        ("update events set chain = zeroblob(32) where seq = 5", "Event 4 of tree {open} does not follow"),
+        ("update events set at = 'noon' where seq = 5", "Event 3 of tree {open} does not follow"),
+    ],
+)
+@run_async
+async def test_what_was_damaged_before_is_still_known_to_be(tmp_path: Path, sql: str, says: str) -> None:
+    made = Made(tmp_path / "log.db")
+    made.old.db.execute(sql)
+    made.old.close()
+    assert verify(str(tmp_path / "log.db")) != []
+    store = SqliteStore(tmp_path / "log.db")
+    await store.open()
+    found = await store.verify()
+    assert any(says.format(open=made.open) in sentence for sentence in found), found
+    await store.close()
+
+
+@run_async
+async def test_artifacts_of_old_events_are_known_by_their_trees(tmp_path: Path) -> None:
+    made = Made(tmp_path / "log.db")
+    artifacts = Artifacts(str(tmp_path / "log.db.artifacts"))
+    named, shared, loose = (artifacts.put(text).sha256 for text in (b"named", b"shared", b"loose"))
+    for text in (f"in artifact {named} and {shared}", f"in {shared} not {sha256(b'other').hexdigest()}"):
+        root = made.world.start()
+        made.world.say(root, text)
+        made.write()
+    made.old.close()
+    store = SqliteStore(tmp_path / "log.db")
+    await store.open()
+    roots = [line.id for line in (await store.listing(limit=2))]
+    await store.commit(Changes(forgotten=[roots[1]]))
+    with pytest.raises(NotFound):
+        await store.get_artifact(named)
+    assert await store.get_artifact(shared) == b"shared"
+    await store.commit(Changes(forgotten=[roots[0]]))
+    with pytest.raises(NotFound):
+        await store.get_artifact(shared)
+    assert await store.get_artifact(loose) == b"loose"
+    await store.close()

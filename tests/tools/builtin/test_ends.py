@@ -1,0 +1,112 @@
+"""Processes that are ended: nobody waits for them without an end, and nothing of them is left to be collected later."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from retinue.sandbox import ending, running
+from retinue.sandbox.base import Limits
+from retinue.sandbox.running import Tree
+from tests.needs import needs
+from tests.tools.builtin.filecase import Desk, tree
+
+FLOOD = "import os\nwhile True: os.write(1, b'x' * 65536); os.write(2, b'y' * 65536)"
+STUBBORN = "import signal, os, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\nos.write(1, b'.')\ntime.sleep(600)"
+
+
+async def _started(code: str) -> asyncio.subprocess.Process:
+    pipe = asyncio.subprocess.PIPE
+    return await asyncio.create_subprocess_exec(sys.executable, "-c", code, stdin=pipe, stdout=pipe, stderr=pipe)
+
+
+@pytest.mark.parametrize("code", [FLOOD, STUBBORN])
+def test_what_floods_full_and_unread_pipes_is_ended(code: str) -> None:
+    async def main() -> int:
+        process = await _started(code)
+        assert process.stdout is not None and process.stdin is not None
+        process.stdin.write(b"z" * (1 << 20))  # nobody reads that
+        await process.stdout.read(1)
+        await asyncio.sleep(0.2)  # its pipes fill up, and the reader is paused
+        await asyncio.wait_for(ending.end(process), 30)
+        return process.pid
+
+    pid = asyncio.run(main())
+    gc.collect()
+    assert not os.path.exists(f"/proc/{pid}")
+
+
+def test_a_pipe_that_another_process_holds_is_not_waited_for() -> None:
+    code = "import os, time\nif os.fork(): print(os.getpid(), flush=True)\nelse: time.sleep(8)"
+
+    async def main() -> float:
+        process = await _started(code)
+        assert process.stdout is not None
+        await process.stdout.readline()
+        assert await ending.ended(process, 20)
+        begun = time.monotonic()
+        await ending.end(process)
+        return time.monotonic() - begun
+
+    assert asyncio.run(main()) < 6
+
+
+def test_whoever_is_cancelled_while_a_process_ends_leaves_nothing_behind() -> None:
+    async def main() -> None:
+        process = await _started(STUBBORN)
+        ends = asyncio.create_task(ending.end(process))
+        await asyncio.sleep(0)
+        ends.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await ends
+        assert await ending.ended(process, 20)
+        await asyncio.sleep(0.05)
+
+    asyncio.run(main())
+    gc.collect()
+
+
+def test_a_command_that_cannot_be_killed_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As one is that hangs in the kernel."""
+    monkeypatch.setattr(running, "GONE_SECONDS", 0.2)
+
+    async def main() -> str:
+        command = Tree(lambda data: None, Limits(free_disk=0), "tag-of-a-test")
+        await command.launch(["/bin/sleep", "60"], {}, ())
+        transport = command._transport
+        assert transport is not None
+        pid = transport.get_pid()
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "killpg", lambda *told: None)
+            patched.setattr(transport, "kill", lambda: None)
+            patched.setattr(running, "sweep", lambda tag: [])
+            command.stop("stopped")
+            why = (await asyncio.wait_for(command.wait(), 30)).why
+        os.killpg(pid, 9)
+        await asyncio.sleep(0.1)
+        return why
+
+    assert asyncio.run(main()) == "stopped"
+
+
+@needs("rg")
+@pytest.mark.parametrize("name", [".gitignore", ".rgignore", "deep/er/.gitignore"])
+@pytest.mark.parametrize("kind", ["fifo", "zero", "sparse"])
+def test_an_ignore_file_that_is_none_does_not_hold_up_a_search(tmp_path: Path, name: str, kind: str) -> None:
+    desk = Desk(tmp_path)
+    tree(desk.root, {"deep/er/f": "needle\n"})
+    path = Path(desk.root, name)
+    if kind == "fifo":
+        os.mkfifo(path)
+    elif kind == "zero":
+        path.symlink_to("/dev/zero")
+    else:
+        with path.open("wb") as file:
+            file.truncate(1 << 40)
+    assert desk.ok("search", pattern="needle").startswith("deep/er/f:1:needle")
