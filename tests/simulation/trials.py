@@ -27,6 +27,8 @@ class House:
         self.quarantined: list[str] = []
         self.late = 0
         """After how many milliseconds the last run was taken up."""
+        self.hits: list[str] = []
+        """For each death: who had just been taken up alone, "" if nobody had."""
 
     def live(self, fate: int = FOREVER) -> bool:
         """One process, from its start to its death; whether it has survived."""
@@ -42,7 +44,7 @@ class House:
             if trial.is_over:
                 break
             if dies <= at + trial.wait_ms:
-                return self.die()
+                return self.die(trial.alone if trial.waves[0] == {trial.alone} else "")
             at += trial.wait_ms
             for id in trial.go_on():
                 self.rows[id] = replace(self.rows[id], suspicion=cleared(self.rows[id]))
@@ -58,8 +60,9 @@ class House:
         self.rows[id] = replace(run, epoch=self.epoch, suspicion=weigh(run, event))
         return True
 
-    def die(self) -> bool:
+    def die(self, hit: str = "") -> bool:
         self.deaths += 1
+        self.hits.append(hit)
         return False
 
 
@@ -72,8 +75,12 @@ def check(seed: int) -> str:
         is_steady = r.random() < 0.5
         for _ in range(r.choice((3, 12, 60))):
             house.live(rhythm if is_steady else r.randrange(rhythm + 1))
-        if house.quarantined:
-            return f"I27 {house.quarantined} were put aside, though the process was killed from outside"
+            if house.quarantined:
+                # By chance a death can come right after one was taken up alone; so often in a row, it looks guilty
+                # (how often that is, a test of its own counts).
+                if house.hits[-RULES.max_deaths :] != house.quarantined * RULES.max_deaths:
+                    return f"I27 {house.quarantined} were put aside, though the process was killed from outside"
+                return ""
         return "" if house.live() and len(house.rows) == n else "I27 not everybody is taken up again"
     killer = f"r{r.randrange(n):05}"
     house = House(n, {killer: r.choice((0, 10, 900))})

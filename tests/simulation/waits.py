@@ -79,12 +79,15 @@ class Order:
             found = found or self._overtook(sim, id, runs)
         self._attempts = {id: (run.attempt, _is_tried_again(run)) for id, run in runs.items()}
         self._waited = {id: run.state.account for id, run in runs.items() if isinstance(run.state, Short)}
+        came = []
         for id, run in runs.items():
             if not isinstance(run.state, Short | Queued):
                 self._came.pop(id, None)
             elif isinstance(run.state, Short) and id not in self._came:
-                self._n += 1
-                self._came[id] = self._n
+                came.append((run.state.kept.ticket, id))
+        for _, id in sorted(came):  # in one step several can begin to wait
+            self._n += 1
+            self._came[id] = self._n
         return found
 
     @staticmethod
