@@ -687,9 +687,15 @@ MUTATIONS = [
         "found.alone >= rules.max_deaths",
     ),
     Mutation(
+        "a death without whoever is on trial does not count for it",
+        "core/suspects.py",
+        "known.cleared + (known.on_trial or known.alone > 0)",
+        "known.cleared",
+    ),
+    Mutation(
         "who is left alone is taken up at once",
         "core/suspects.py",
-        "        half = len(blamed) // 2\n        parts = [blamed[:half], blamed[half:], sorted(others)]\n",
+        "        parts = [blamed[:half], blamed[half:], sorted(others)]\n",
         "        parts = [blamed, [], sorted(others)]\n",
     ),
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from itertools import groupby
 
 from msgspec.structs import replace
 
@@ -25,13 +26,16 @@ class House:
         self.kills, self.rules = kills or {}, rules
         self.epoch = self.deaths = 0
         self.quarantined: list[str] = []
+        self.wronged: list[str] = []
+        """Who was put aside, though its deaths can have been anybody's."""
         self.late = 0
         """After how many milliseconds the last run was taken up."""
         self.hits: list[str] = []
         """For each death: who had just been taken up alone, "" if nobody had."""
 
-    def live(self, fate: int = FOREVER) -> bool:
-        """One process, from its start to its death; whether it has survived."""
+    def live(self, fate: int = FOREVER, *, aimed: bool = False) -> bool:
+        """One process, from its start to its death; whether it has survived. If it is `aimed`, whoever kills it
+        does so right after a run was taken up alone."""
         self.epoch += 1
         trial = Trial(self.rows.values(), self.epoch, clean=self.epoch == 1, rules=self.rules)
         waiting, at, dies = dict.fromkeys(self.rows), 0, fate
@@ -43,7 +47,7 @@ class House:
                 self.late = at
             if trial.is_over:
                 break
-            if dies <= at + trial.wait_ms:
+            if dies <= at + trial.wait_ms or (aimed and trial.waves[0] == {trial.alone}):
                 return self.die(trial.alone if trial.waves[0] == {trial.alone} else "")
             at += trial.wait_ms
             for id in trial.go_on():
@@ -55,10 +59,18 @@ class House:
         event = Recovered(epoch=self.epoch, alone=id == trial.alone, clean=self.epoch == 1)
         if is_guilty(run, event, self.rules):
             self.quarantined.append(id)
+            if not self.looks_guilty(id):
+                self.wronged.append(id)
             del self.rows[id]
             return False
         self.rows[id] = replace(run, epoch=self.epoch, suspicion=weigh(run, event))
         return True
+
+    def looks_guilty(self, id: str) -> bool:
+        """By our own reading: the last deaths came right after it was taken up alone, more of them in a row for each
+        time that one did not."""
+        streaks = [len(list(those)) for was_hit, those in groupby(self.hits, lambda hit: hit == id) if was_hit]
+        return bool(streaks) and self.hits[-1] == id and streaks[-1] >= self.rules.max_deaths + len(streaks) - 1
 
     def die(self, hit: str = "") -> bool:
         self.deaths += 1
@@ -72,19 +84,22 @@ def check(seed: int) -> str:
     n = r.choice((1, 2, 5, 16, 40))
     if r.random() < 0.5:
         house, rhythm = House(n), r.choice((0, WATCH_MS - 1, WATCH_MS + 1, 2 * WATCH_MS + 1, 3_000, 30_000))
-        is_steady = r.random() < 0.5
+        is_steady, aims = r.random() < 0.5, r.choice((0.0, 0.6))
         for _ in range(r.choice((3, 12, 60))):
-            house.live(rhythm if is_steady else r.randrange(rhythm + 1))
-            if house.quarantined:
-                # By chance a death can come right after one was taken up alone; so often in a row, it looks guilty
-                # (how often that is, a test of its own counts).
-                if house.hits[-RULES.max_deaths :] != house.quarantined * RULES.max_deaths:
-                    return f"I27 {house.quarantined} were put aside, though the process was killed from outside"
-                return ""
-        return "" if house.live() and len(house.rows) == n else "I27 not everybody is taken up again"
+            if r.random() < aims:
+                house.live(aimed=True)
+            else:
+                house.live(rhythm if is_steady else r.randrange(rhythm + 1))
+        if house.wronged:
+            return f"I27 {house.wronged} were put aside for what others did"
+        # Chance can make an innocent run look guilty; how often, a test of its own counts.
+        is_alive, n_left = house.live(), len(house.rows) + len(house.quarantined)
+        return "" if is_alive and n_left == n and not house.wronged else "I27 not everybody is taken up again"
     killer = f"r{r.randrange(n):05}"
     house = House(n, {killer: r.choice((0, 10, 900))})
     while not house.live():
         if house.deaths > 2 + (n - 1).bit_length() + RULES.max_deaths:
             return f"I27 {house.deaths} deaths, and {killer} of {n} is not found"
-    return "" if house.quarantined == [killer] else f"I27 {house.quarantined} were put aside for {killer}"
+    if house.quarantined != [killer] or house.wronged:
+        return f"I27 {house.quarantined} were put aside for {killer}"
+    return ""

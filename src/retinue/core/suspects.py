@@ -28,8 +28,8 @@ LONGEST = 5
 """The time for which a wave is watched is doubled each time that all of them were cleared, this often at most: one that
 kills slowly is found later."""
 HIDDEN = 8
-"""Whoever is left alone is held back for at most so many times as long as it is watched: the longer, the less likely it is
-that somebody outside hits the moment after it was taken up."""
+"""Whoever is left alone is held back for at most so many times as long as it is watched: the longer, the less likely it
+is that somebody outside hits the moment after it was taken up."""
 NOTHING = Suspicion()
 
 
