@@ -59,6 +59,19 @@ def test_a_tool_with_a_too_large_schema_is_left_out_with_a_warning(tmp_path: Pat
         assert "large: withheld" in home.ok("mcp", "list", "--mcp-config", given)
 
 
+def test_more_tools_than_a_model_takes_are_left_out_and_told(tmp_path: Path) -> None:
+    """OpenAI refuses a request with more than 128."""
+    with house(tmp_path, lambda heard: f"{len(heard.tools)} tools. {heard.system}") as home:
+        many = SERVER.replace('tool("huge", 10_000)', '*(tool(f"t{n}", 1) for n in range(150))')
+        (tmp_path / "server.py").write_text(many)
+        server = {"command": sys.executable, "args": ["-I", "-S", str(tmp_path / "server.py")]}
+        given = json.dumps({"mcpServers": {"s": server}})
+        done = home.real("run", "--model", "openai:m", "--mcp-config", given, "hello")
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.startswith("128 tools.") and "are not offered" in done.stdout
+        assert "are not offered, because this model takes 128 at most" in done.stderr and "includeTools" in done.stderr
+
+
 def test_a_command_that_fails_in_the_middle_of_a_run_says_which_run_goes_on(tmp_path: Path) -> None:
     gate = Gate("Done.")
     with house(tmp_path, gate) as home, open("/dev/full", "w", encoding="utf-8") as full:

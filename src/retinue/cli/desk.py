@@ -112,7 +112,9 @@ class Desk:
         mcp = [told(s) for s in servers.status()] if servers is not None else []
         run = await self._placed(self._retinue.spawn(agent, want.task, **options))
         held = (await inside.row_of(self._retinue, run)).spec.capabilities
-        return {"run": run, "tools": list(held.tools or ()), "mode": held.mode or "manual", "mcp": mcp}
+        notes = [note for note in [await inside.crowded_out(self._retinue, run)] if note]
+        told_of = {"tools": list(held.tools or ()), "mode": held.mode or "manual", "mcp": mcp, "notes": notes}
+        return {"run": run, **told_of}
 
     async def _servers(self, want: wire.Servers) -> list[dict[str, Any]]:
         servers = await self._plans.pool.servers(want.plan, want.env)

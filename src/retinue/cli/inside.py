@@ -14,6 +14,7 @@ from retinue.core.state import Ended, account_refusal, calls_of
 from retinue.definitions import Agent
 from retinue.errors import NotFound
 from retinue.models.catalog import CHAIN
+from retinue.models.tool_limit import fitting, left_out
 from retinue.outcomes import state_word
 from retinue.runtime.bus import Delta, Step
 from retinue.store.base import Row
@@ -43,6 +44,14 @@ async def try_again(retinue: Retinue, providers: Collection[str], resolve: Calla
         links = resolve(spec.model).split(CHAIN)
         if account_refusal(run) and any(link.partition(":")[0] in providers for link in links):
             await retinue._engine.record(id, Woke(early=True))
+
+
+async def crowded_out(retinue: Retinue, id: str) -> str:
+    """What is said of the tools that a run holds and its model cannot be told of; "" when it is told of all."""
+    spec = (await row_of(retinue, id)).spec
+    offered = retinue._engine.performer._tools_for(spec)
+    most = getattr(retinue._crew.models.get(spec.model), "most_tools", 0)
+    return left_out(offered, fitting(offered, most), most)
 
 
 async def row_of(retinue: Retinue, id: str) -> Row:

@@ -125,5 +125,9 @@ class Lent:
         self.exact = bool(getattr(find(name), "exact", False))
         self.says_progress = bool(getattr(find(name), "says_progress", False))
 
+    @property
+    def most_tools(self) -> int:
+        return getattr(self._find(self._name), "most_tools", 0)
+
     async def complete(self, request: Request, emit: Callable[[str], None]) -> Reply:
         return await self._find(self._name).complete(request, emit)

@@ -81,7 +81,8 @@ def _introduce(door: Door, client: Client, planned: Planned, done: dict[str, Any
         deltas=wish.deltas,
     )
     door.say(f"retinue {client.welcome.retinue} · {choice.model} ({choice.why}) · run {words.short(done['run'])}")
-    for line in (*choice.hints, *planned.notes, *server_lines(done["mcp"], planned.left_out)):
+    told = (*server_lines(done["mcp"], planned.left_out), *done["notes"])
+    for line in (*choice.hints, *planned.notes, *told):
         door.say(line)
 
 

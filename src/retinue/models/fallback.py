@@ -42,6 +42,10 @@ class Fallback:
         )
 
     @property
+    def most_tools(self) -> int:
+        return min((most for m in self.models if (most := getattr(m, "most_tools", 0))), default=0)
+
+    @property
     def secrets(self) -> dict[str, str]:
         held = [getattr(model, "secrets", {}) for model in self.models]
         return {f"{name} {n}": value for n, own in enumerate(held) for name, value in own.items()}

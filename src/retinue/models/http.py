@@ -30,6 +30,7 @@ from retinue.models.codec import Codec, Options
 from retinue.models.counts import Asked
 from retinue.models.governor import MAX_COOLING, REFUSALS, Governor, Turn
 from retinue.models.outgoing import Outgoing
+from retinue.models.tool_limit import fitting, left_out
 
 if TYPE_CHECKING:
     import aiohttp
@@ -137,6 +138,11 @@ class HttpModel:
     def is_shut(self) -> bool:
         """Whether the provider is known to be down, so that another is better asked."""
         return self.governor.is_shut
+
+    @property
+    def most_tools(self) -> int:
+        """So many tools it can be told of; 0: as many as there are."""
+        return getattr(self.codec, "most_tools", 0)
 
     async def complete(self, request: Request, emit: Callable[[str], None]) -> Reply:
         if not isinstance(request.messages, History):
@@ -250,12 +256,16 @@ class HttpModel:
         known = self._heads.get(key)
         if known is None or known[0] is not tools:
             options = self.options
+            told, kept = request.instructions, fitting(tools, self.most_tools)
+            if lack := left_out(tools, kept, self.most_tools):
+                log.warning("%s: %s", self.info.name, lack)
+                told = f"{told}\n\n{lack}".lstrip()
             if options.cache and not options.cache_key:
-                names = ",".join(t.name for t in tools)
-                options = replace(options, cache_key=digest(request.instructions, names)[:16])
+                names = ",".join(t.name for t in kept)
+                options = replace(options, cache_key=digest(told, names)[:16])
             if len(self._heads) > 256:
                 self._heads.clear()
-            head = self.codec.head(self.model, request.instructions, tools, options)
+            head = self.codec.head(self.model, told, kept, options)
             known = self._heads[key] = (tools, head, digest(self.model, head.decode("utf-8", "replace")))
         return known[1], known[2]
 
@@ -298,8 +308,9 @@ class HttpModel:
     def _told(self, error: ModelError, turn: Turn, request: Request) -> ModelError:
         """The error as the machine can use it: without the key, with a time to wait that can be waited."""
         words = self._redactor.clean(str(error))
-        if error.kind == "bad_schema" and (found := TOOL_NUMBER.search(words)) is not None:
-            names = [t.name for t in request.declared[int(found[1]) :][:1]]
+        if error.kind == "bad_schema" and (found := TOOL_NUMBER.findall(words)):
+            # Gemini says tools[0].function_declarations[7].
+            names = [t.name for t in fitting(request.declared, self.most_tools)[int(found[-1]) :][:1]]
             words += f" (tool {names[0]!r})" if names and names[0] not in words else ""
         if error.kind in REFUSALS:
             whose = self.provider or self.model

@@ -23,6 +23,7 @@ from retinue.models.counts import grown
 from retinue.models.failures import MAX_WORDS, delay, failed, worded
 from retinue.models.openai_chat_plain import plain_reply
 from retinue.models.sse import Events
+from retinue.models.tool_limit import OPENAI
 
 MAX_BODY = 64 << 20
 NOTHING_SAID = "(empty reply)"
@@ -51,6 +52,7 @@ class OpenAIChat:
     bridge: str = ""
     # The field in which a server wants its reasoning back with the next request; "" when it does not.
     reasoning: Literal["", "reasoning_content", "reasoning", "reasoning_details"] = ""
+    most_tools: int = OPENAI  # 0: as many as there are
     dialect: str = field(default="openai_chat", init=False)
 
     def head(self, model: str, instructions: str, tools: Sequence[ToolSchema], options: Options) -> bytes:

@@ -19,6 +19,7 @@ from retinue.models.codec import Options, arguments, count, keep_opaque, opaque_
 from retinue.models.counts import grown
 from retinue.models.failures import MAX_WORDS, delay, failed, worded
 from retinue.models.sse import Events
+from retinue.models.tool_limit import OPENAI
 
 T = TypeVar("T")
 Item = dict[str, Any]
@@ -97,6 +98,7 @@ class OpenAIResponses:
     """`organization` and `project` say who pays, where a key belongs to several."""
 
     dialect = DIALECT
+    most_tools = OPENAI
 
     def __init__(self, organization: str = "", project: str = "") -> None:
         self._payer = {"openai-organization": organization, "openai-project": project}

@@ -83,7 +83,7 @@ def _chat(**fields: Any) -> Callable[[Mapping[str, str]], Codec]:
 
 
 _OTHERS: dict[str, Any] = {"limit_field": "max_tokens", "cache_key": False}
-_LOCAL: dict[str, Any] = {**_OTHERS, "done_marker": False}
+_LOCAL: dict[str, Any] = {**_OTHERS, "done_marker": False, "most_tools": 0}
 
 
 def _hosted(name: str, url: str, key: str, prices: str = "", **fields: Any) -> Provider:

@@ -1,0 +1,45 @@
+"""How many tools a model is told of. OpenAI refuses a request with more than 128, and MCP servers offer hundreds: the
+same ones are left out each time, and whoever asks and whoever is asked are told so.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from retinue.core.values import ToolSchema
+
+OPENAI = 128
+MCP = "mcp__"
+
+
+def fitting(tools: tuple[ToolSchema, ...], most: int) -> tuple[ToolSchema, ...]:
+    """So many of the tools at most (0: all), in their order: first those that are no server's, or were given a name of
+    their own, then the first of each server, the second of each, and so on."""
+    if not most or len(tools) <= most:
+        return tools
+    seen: Counter[str] = Counter()
+    ranks = []
+    for n, tool in enumerate(tools):
+        server = _server(tool)
+        ranks.append((seen[server] if server else -1, n))
+        seen[server] += 1
+    kept = {n for _, n in sorted(ranks)[:most]}
+    return tuple(tool for n, tool in enumerate(tools) if n in kept)
+
+
+def left_out(tools: Sequence[ToolSchema], kept: Sequence[ToolSchema], most: int) -> str:
+    """What was left out, and how to choose; "" when nothing was."""
+    names = {tool.name for tool in kept}
+    lost = Counter(_server(tool) or "others" for tool in tools if tool.name not in names)
+    if not lost:
+        return ""
+    whose = ", ".join(f"{n} of {server}" for server, n in sorted(lost.items()))
+    return (
+        f"{lost.total()} tools are not offered, because this model takes {most} at most ({whose}). To choose which: "
+        "includeTools or excludeTools of an MCP server, or the agent's own list of tools."
+    )
+
+
+def _server(tool: ToolSchema) -> str:
+    return tool.name.removeprefix(MCP).partition("__")[0] if tool.name.startswith(MCP) else ""
