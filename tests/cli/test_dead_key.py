@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
+from retinue.cli.lending import Lender
 from retinue.testing import call
 from retinue.testing.fake_llm import Heard
-from tests.cli.house import MODEL, House, Llm
+from tests.cli.house import MODEL, Gate, House, Llm
 
 SPEAKS = {
     "anthropic": ("anthropic:m", "ANTHROPIC", ""),
@@ -110,3 +111,37 @@ def test_the_sub_agents_of_a_run_wait_too_and_nobody_is_lost(tmp_path: Path) -> 
             assert (told.returncode, told.stdout.strip()) == (0, "All parts are here."), told.stderr
         finally:
             house.close()
+
+
+@pytest.mark.parametrize("key", ["", "   ", "two words"])
+def test_a_command_without_a_key_of_use_takes_none_from_those_at_work(key: str, tmp_path: Path) -> None:
+    gate = Gate("Still here.")
+    with Llm(gate) as llm:
+        house = House(tmp_path, RETINUE_IDLE_SECONDS="30")
+        try:
+            env = env_of(llm, "openai_chat", NEW)
+            run = house.run("run", "--bg", "--model", MODEL, "Go.", env=env).stdout.strip()
+            house.until(lambda: llm.llm.n_requests == 1)
+            told = house.run("send", run, "And more.", env={"OPENAI_API_KEY": key, "OPENAI_BASE_URL": ""})
+            assert told.returncode == 0, told.stderr
+            gate.opened.set()
+            told = house.run("wait", run, "--timeout", "30s", env={"OPENAI_API_KEY": key})
+            assert told.returncode == 0, told.stderr
+            assert llm.llm.n_requests == 2
+        finally:
+            house.close()
+
+
+def test_a_key_is_sent_to_no_address_that_another_command_has_brought(tmp_path: Path) -> None:
+    """The key of the second command belongs to the provider itself, not to the gateway of the first."""
+    first = {"OPENAI_API_KEY": OLD, "OPENAI_BASE_URL": "http://gateway.test/v1"}
+    lender = Lender(first)
+    lender.find(MODEL)
+    lender.bring({"OPENAI_API_KEY": NEW, "HOME": "/h"})
+    made: Any = lender.now(MODEL)
+    assert made.secrets["key"] == NEW and "gateway.test" not in made._url
+    lender.bring({"HOME": "/elsewhere"})
+    assert cast(Any, lender.now(MODEL)).secrets["key"] == NEW, "who brings no key changes nobody's"
+    lender.bring(first)
+    made = lender.now(MODEL)
+    assert made.secrets["key"] == OLD and "gateway.test" in made._url

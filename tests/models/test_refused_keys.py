@@ -14,6 +14,7 @@ from retinue.core.events import Woke
 from retinue.core.orders import Retry
 from retinue.core.state import Thinking
 from retinue.core.values import Rules
+from retinue.errors import ConfigError
 from retinue.models.catalog import Catalog
 from retinue.testing.fake_llm import FakeLLM
 from tests.core.driver import Story
@@ -186,3 +187,30 @@ def test_every_key_of_a_catalog_is_known_used_or_not_and_brought_later_too() -> 
                     assert key not in retinue.redactor.clean(f"x {key}")
 
     asyncio.run(story())
+
+
+def test_a_key_that_cannot_be_one_is_refused_before_anything_is_changed() -> None:
+    catalog = Catalog({"OPENAI_API_KEY": OLD, "ANTHROPIC_API_KEY": OLD})
+    models: Any = [catalog.find("openai:m"), catalog.find("anthropic:m")]
+    for bad in ({"OPENAI_API_KEY": "two words"}, {"OPENAI_BASE_URL": "nonsense://x"}):
+        with pytest.raises(ConfigError):
+            catalog.bring({**bad, "ANTHROPIC_API_KEY": NEW})
+        assert [model.secrets["key"] for model in models] == [OLD, OLD]
+    catalog.bring({"OPENAI_API_KEY": " ", "ANTHROPIC_API_KEY": NEW})
+    assert [model.secrets["key"] for model in models] == [OLD, NEW], "what is blank is not brought"
+
+
+@pytest.mark.parametrize(
+    ("model", "old", "new"),
+    [
+        ("anthropic:m", "ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"),
+        ("gemini:m", "GEMINI_API_KEY", "GOOGLE_API_KEY"),
+        ("gemini:m", "GOOGLE_API_KEY", "GEMINI_API_KEY"),
+    ],
+)
+def test_a_key_in_another_variable_takes_the_place_of_the_old_one(model: str, old: str, new: str) -> None:
+    catalog = Catalog({old: OLD})
+    found: Any = catalog.find(model)
+    catalog.bring({new: NEW})
+    assert found.secrets["key"] == NEW
+    assert OLD not in str(found._headers) and NEW in str(found._headers)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -9,10 +10,12 @@ from retinue.core.secret_values import secrets_of
 from retinue.core.secrets import Redactor
 from retinue.core.values import ModelInfo, Reply
 from retinue.errors import ConfigError
+from retinue.models.accounts import with_command
 from retinue.models.base import Model, Request
 from retinue.models.catalog import Catalog
 from retinue.models.providers import PROVIDERS
 
+log = logging.getLogger("retinue")
 OFFLINE = "offline/explorer"
 PLAIN = (
     "OPENAI_ORG_ID",
@@ -68,11 +71,15 @@ class Lender:
         self._kept: dict[str, Model] = {}
 
     def bring(self, environ: Mapping[str, str]) -> frozenset[str]:
-        """Take the keys and addresses of another command; those that it does not have stay. What is secret of them is
-        never written down, from now on. Returns the providers for which there is something new."""
+        """Take the keys of another command, each with the address that it is for; those that it does not have, or that
+        are none, stay as they are. What is secret of them is never written down, from now on. Returns the providers for
+        which there is something new."""
         self.redactor.learn(secrets_of(environ))
         before = self._environ
-        merged = {**self._environ, **{n: v for n, v in environ.items() if not n.startswith("RETINUE_")}}
+        told = {n: v for n, v in environ.items() if not n.startswith("RETINUE_")}
+        merged, wrong = with_command(self._environ, told)
+        for why in wrong:
+            log.warning("what a command has brought is not used: %s", why)
         if merged != self._environ:
             self._old.append(self._catalog)
             self._environ, self._catalog = merged, Catalog(merged, **self._declared)

@@ -15,6 +15,7 @@ from retinue.core.secret_values import secrets_of
 from retinue.core.text import digest
 from retinue.core.values import ModelInfo
 from retinue.errors import ConfigError, NoKey
+from retinue.models.accounts import with_brought
 from retinue.models.base import Model
 from retinue.models.cache import Warmth, shortest
 from retinue.models.codec import Options
@@ -171,8 +172,9 @@ class Catalog:
         return exact.of(info) if exact is not None else found[0].of(info) if found else info
 
     def bring(self, environ: Mapping[str, str]) -> None:
-        """Take other keys and addresses: models that are in use go on with them. What `environ` lacks stays."""
-        self._environ = {**self._environ, **environ}
+        """Take other keys and addresses: models that are in use go on with them. What `environ` lacks stays, and what
+        cannot be a key or an address is refused before anything is changed."""
+        self._environ = with_brought(self._environ, environ)
         self.secrets = {**{f"{name} {n}": v for n, (name, v) in enumerate(self.secrets.items())}, **_secrets(environ)}
         for resolved, model in [(self.resolve(name), model) for name, model in self._made.items()]:
             if isinstance(model, HttpModel):
