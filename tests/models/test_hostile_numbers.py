@@ -19,6 +19,7 @@ from retinue.errors import ModelUnavailable
 from retinue.models import machine
 from retinue.models.codec import Options, count
 from retinue.models.failures import delay, worded
+from retinue.models.governor import MAX_COOLING, Governor
 from retinue.models.headers import asked_for, limits_in, until
 from retinue.models.http import Client
 from tests.models.http_world import CODECS, DIALECTS, FAST, answering, asking, at_rest, complete, http_model, talking
@@ -176,3 +177,35 @@ def test_numbers_in_an_error_inside_a_stream_are_bounded_too() -> None:
     with pytest.raises(ModelUnavailable) as caught:
         decoder.feed(f"data: {told}\n\n".encode())
     assert len(str(caught.value)) < 1_000
+
+
+@pytest.mark.parametrize(
+    ("limit", "left", "reset"),
+    [("1", "0", "1e9"), ("1e-300", "0", "1"), ("0.001", "0", "9999999d"), ("5", "-3", "2999-01-01T00:00:00Z")],
+)
+def test_no_header_stops_an_account_for_longer_than_an_hour(limit: str, left: str, reset: str) -> None:
+    """Twenty are under way when one answer says that nothing is left for ages."""
+    now = [0.0]
+    headers = {
+        "x-ratelimit-limit-requests": limit,
+        "x-ratelimit-remaining-requests": left,
+        "x-ratelimit-reset-requests": reset,
+    }
+
+    async def main() -> None:
+        governor = Governor(seconds=lambda: now[0], ramp_seconds=0)
+        turns = [governor.turn("tree") for _ in range(20)]
+        for turn in turns:
+            await turn.__aenter__()
+        turns[0].heard(200, headers)
+        for turn in turns:
+            await turn.__aexit__(None, None, None)
+        for _ in range(3):
+            wait = governor._wait(governor.turn("tree"))
+            assert wait is not None and wait <= MAX_COOLING
+            now[0] += MAX_COOLING + 1
+            async with governor.turn("tree"):
+                pass
+        assert governor.in_flight == 0
+
+    asyncio.run(asyncio.wait_for(main(), 30))

@@ -225,7 +225,10 @@ class Governor:
             # Whoever leaves may belong to another governor.
             wait = max(wait, FULL_SECONDS)
         for name, bucket in self.buckets.items():
-            wait = max(wait, bucket.wait(_cost(name, turn), now))
+            lack = bucket.wait(_cost(name, turn), now)
+            # Whatever a header says, one call an hour finds out whether it is still so.
+            is_told = not name.startswith("set ")
+            wait = max(wait, min(lack, bucket.at + MAX_COOLING - now) if is_told else lack)
         # A wait that the clock cannot measure would be waited for again and again.
         return wait if wait > 1e-6 else 0.0
 

@@ -397,6 +397,7 @@ _KINDS = (
     ("server_error", "tool_use_failed|json_validate_failed|output_parse_failed"),
     ("quota", "^402|insufficient[_ ](quota|balance|credit|fund)|exceeded your current quota|billing_hard_limit"),
     ("quota", "credit balance|spending limit|(all available|more|out of|not enough) credits|billing_not_active"),
+    ("quota", "exceeded_current_quota|arrearage|account is (suspended|in arrears)|in good standing"),
     ("too_large", "^413|(request|payload|entity) too large"),
     ("context_exhausted", "^(?!4[02][1349]).*(context[_ ](length|window|size)|(prompt|input) (length|(is )?too long))"),
     ("context_exhausted", "^(?!4[02][1349]).*(too many tokens|input token count|reduce the length|large for model)"),
