@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from retinue import Capabilities, Retinue
+from retinue import Capabilities, Retinue, tool
 from retinue.testing import call
 from retinue.tools.builtin import web
 from tests.security.holes import agent, results, until
@@ -88,3 +88,97 @@ def test_a_person_who_permits_an_address_has_not_permitted_where_it_leads(
 
 async def _other(retinue: Retinue, run: str, known: str) -> list[object]:
     return [q for q in await retinue.questions(run) if q.id != known]
+
+
+SPELLINGS = [
+    # a rule that asks, and another way to write the address that it is about
+    ("ask: fetch(http://first.example:{port}/*)", "HTTP://first.example:{port}/0"),
+    ("ask: fetch(http://first.example:{port}/*)", "http://First.Example:{port}/0"),
+    ("ask: fetch(http://first.example:{port}/*)", "http://first.example.:{port}/0"),
+    ("ask: fetch(http://first.example:{port}/*)", " http://first.example:{port}/0"),
+    ("ask: fetch(*/private/*)", "http://first.example:{port}/%70rivate/0"),
+    ("ask: fetch(*/private/*)", "http://first.example:{port}/x/../private/0"),
+    ("ask: fetch(*/private/*)", "http://first.example:{port}/./%70rivate/0"),
+    ("deny: fetch(*/private/*)", "http://first.example:{port}/%70rivate/0"),
+    ("deny: fetch(*/private/*)", "http://first.example:{port}/private/%2e/0"),
+    ("deny: fetch(*/private/0)", "http://first.example:{port}/private/%2e/0"),
+    ("deny: fetch(*/private/*)", "http://first.example:{port}/public/..%2fprivate/0"),
+]
+PERMITTED = [
+    # a rule that permits a part of a host, and an address that only looks like that part
+    ("allow: fetch(http://first.example:{port}/public/*)", "http://first.example:{port}/public/../private/0"),
+    ("allow: fetch(http://first.example:{port}/public/*)", "http://first.example:{port}/public/%2e%2e/private/0"),
+    ("allow: fetch(http://first.example:{port}/public/*)", "http://first.example:{port}/public/.%2E/private/0"),
+    ("allow: fetch(http://first.example:{port}/public/*)", "http://first.example:{port}/public/..%2fprivate/0"),
+    ("allow: fetch(http://first.example:{port}/public/*)", "http://first.example:{port}/public/%2e%2e%5cprivate/0"),
+]
+
+
+@pytest.mark.parametrize(
+    ("mode", "rule", "url"),
+    [*(("bypassPermissions", *case) for case in SPELLINGS), *(("manual", *case) for case in PERMITTED)],
+)
+def test_another_spelling_of_an_address_gets_round_no_rule(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str, rule: str, url: str
+) -> None:
+    async def main() -> tuple[str, int]:
+        async with serving(page("what is behind the rule")) as server:
+            fetch = web.Fetch(allow=server.allow, ports=(server.port,), resolve=resolve)
+            monkeypatch.setattr(web, "Fetch", lambda: fetch)
+            reader = agent("reader", call("fetch", url=url.format(port=server.port)), tools=["fetch"])
+            async with Retinue(tmp_path / "r.db") as retinue:
+                access = Capabilities(mode=mode, rules=(rule.format(port=server.port),))
+                run = await retinue.spawn(reader, "Go.", access=access)
+                await retinue.wait(run)
+                return (await results(retinue, run))[0], server.n_connects
+
+    text, n_connects = asyncio.run(main())
+    assert "behind the rule" not in text and n_connects == 0, text
+
+
+@pytest.mark.parametrize("url", ["http://first.example:{port}", "http://first.example:{port}/a%2fb", "{plain}/x/"])
+def test_what_is_permitted_is_read_however_it_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, url: str
+) -> None:
+    async def main() -> str:
+        async with serving(page("here it is")) as server:
+            plain = f"http://first.example:{server.port}"
+            fetch = web.Fetch(allow=server.allow, ports=(server.port,), resolve=resolve)
+            monkeypatch.setattr(web, "Fetch", lambda: fetch)
+            asked = url.format(port=server.port, plain=plain)
+            reader = agent("reader", call("fetch", url=asked), tools=["fetch"])
+            async with Retinue(tmp_path / "r.db") as retinue:
+                access = Capabilities(mode="manual", rules=(f"allow: fetch({plain}*)",))
+                run = await retinue.spawn(reader, "Go.", access=access)
+                await retinue.wait(run)
+                return (await results(retinue, run))[0]
+
+    assert "here it is" in asyncio.run(main())
+
+
+def test_a_page_that_is_kept_is_ruled_on_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its first part was permitted; meanwhile a rule was added about the address that it was redirected to."""
+
+    async def main() -> list[str]:
+        async with serving(page("word " * 20_000)) as last, serving(redirect(f"http://{SECOND}:{last.port}/x")) as first:
+            fetch = web.Fetch(allow=(*first.allow, *last.allow), ports=(first.port, last.port), resolve=resolve)
+            monkeypatch.setattr(web, "Fetch", lambda: fetch)
+            url = f"http://{FIRST}:{first.port}/0"
+            calls = [call("fetch", url=url), call("take_back"), call("fetch", url=url, offset=100)]
+            run = ""
+
+            @tool(restart="pure")
+            async def take_back() -> str:
+                """A rule is added."""
+                await retinue.narrow(run, Capabilities(rules=(f"deny: fetch(domain:{SECOND})",)))
+                return "done"
+
+            reader = agent("reader", *calls, tools=["fetch", take_back])
+            async with Retinue(tmp_path / "r.db") as retinue:
+                run = await retinue.spawn(reader, "Go.", access=Capabilities(mode="bypassPermissions"))
+                await retinue.wait(run)
+                return await results(retinue, run)
+
+    first, _, again = asyncio.run(main())
+    assert "word word" in first
+    assert "word word" not in again and "may not be asked" in again

@@ -37,10 +37,11 @@ DOMAIN = "domain:"
 
 
 class Ruling(Value):
-    """What holds for one call, and the rule that says so."""
+    """What holds for one call, and the rule that says so. `is_granted`: a person has permitted just this."""
 
     verdict: Verdict
     why: str
+    is_granted: bool = False
 
 
 class Rule(Value):
@@ -115,7 +116,7 @@ def rule_on(
     if ruling.verdict == "ask" and subject is not None:
         for grant in grants:
             if grant.cwd == own and matches(read_rule(grant.rule), call.name, guard, subject, own):
-                return Ruling(verdict="allow", why=f"granted for this run: {grant.rule}")
+                return Ruling(verdict="allow", why=f"granted for this run: {grant.rule}", is_granted=True)
     return ruling
 
 

@@ -9,7 +9,7 @@ import re
 import socket
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
-from urllib.parse import quote, urljoin
+from urllib.parse import quote, unquote, urljoin
 
 from retinue.core.hosts import ascii_name, plain_ip
 from retinue.errors import ConfigError, Refused
@@ -26,6 +26,8 @@ _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?://([^/?#]*)([^?#]*)(\?[^#]*)?(?
 _FORBIDDEN = re.compile(r"[\x00-\x20\x7f-\xa0\\\u2028\u2029]")
 _LABEL = re.compile(r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?")
 _NUMBER = re.compile(r"\d+|0x[0-9a-f]*")
+_ESCAPED = re.compile(r"%([0-9A-Fa-f]{2})")
+_SLASH = re.compile(r"[/\\;]")
 _PORTS = {"http": 80, "https": 443}
 
 METADATA = {"metadata", "metadata.google.internal", "metadata.goog", "instance-data", "instance-data.ec2.internal"}
@@ -89,7 +91,7 @@ def parse(url: str) -> Target:
         raise _refused("the address has a user or a password in it; leave out everything up to the @")
     text, port = _split_port(match[2], _PORTS[scheme])
     host, ip = _host(text)
-    path, query = _quoted(match[3]) or "/", _quoted((match[4] or "?")[1:])
+    path, query = _plain_path(_quoted(match[3])), _quoted((match[4] or "?")[1:])
     return Target(scheme, host, port, path, query, ip)
 
 
@@ -102,6 +104,35 @@ def follow(target: Target, location: str) -> Target:
         return parse(urljoin(target.url, location))
     except ValueError as error:
         raise _refused(f"the page redirects to something that is no address ({error})") from None
+
+
+def _plain_path(path: str) -> str:
+    """A path as rules see it and as it is asked for: without `.` and `..`, and with letters that are written as such.
+    Where those who decode a slash would see another path than those who do not, nobody knows what is meant."""
+    path = _ESCAPED.sub(_letter, path)
+    parts: list[str] = []
+    for part in path.split("/")[1:]:
+        if part == "..":
+            parts[-1:] = []
+        elif part != ".":
+            parts.append(part)
+    if path.endswith(("/.", "/..")):
+        parts.append("")
+    if any(piece in (".", "..") for part in parts for piece in _SLASH.split(_decoded(part))):
+        raise _refused("the path has .. between slashes that are written as %2f or the like; write out what is meant")
+    return "/" + "/".join(parts)
+
+
+def _decoded(part: str) -> str:
+    for _ in range(3):
+        part = unquote(part, errors="replace")
+    return part
+
+
+def _letter(match: re.Match[str]) -> str:
+    """What an escape stands for, if that needs none."""
+    char = chr(int(match[1], 16))
+    return char if char.isascii() and (char.isalnum() or char in "-._~") else match[0]
 
 
 def _quoted(text: str) -> str:

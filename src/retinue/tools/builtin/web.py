@@ -8,15 +8,17 @@ import re
 import ssl
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 from typing import Annotated, Any, ClassVar, Literal
 
 from msgspec import Meta
 from msgspec.json import encode
 
 from retinue.core.display import one_line, several_lines
+from retinue.core.permits import Ruling
 from retinue.core.secret_values import secrets_of
 from retinue.core.secrets import Redactor
 from retinue.core.text import clean, digest
@@ -27,6 +29,8 @@ from retinue.tools.builtin import html
 from retinue.tools.builtin.base import Arguments, Builtin
 from retinue.tools.builtin.ssrf import LONGEST_URL, Gate, Own, Resolve, Target, may_reach, parse
 from retinue.tools.builtin.web_client import Failed, Fetched, WebClient
+
+Forbids = Callable[[str, str], str]
 
 SECONDS = 30.0
 PAGE = 32_000
@@ -72,7 +76,7 @@ class _Page:
     type: str
     text: str
     notes: tuple[str, ...]
-    hosts: tuple[str, ...]
+    steps: tuple[str, ...]
 
 
 class Fetch(Builtin[FetchArgs]):
@@ -112,9 +116,10 @@ class Fetch(Builtin[FetchArgs]):
             target = parse(args.url)
             key = (caller.id, target.url, args.format)
             page = self._kept.get(key) if args.offset else None
-            if page is None or not all(may_reach(host, caller.held.hosts) for host in page.hosts):
+            forbids = partial(self._forbids, caller, args.url)
+            if page is None or not _may_see(caller, page, forbids):
                 async with asyncio.timeout(self._seconds):
-                    page = await self._load(target, caller, args.format, over)
+                    page = await self._load(target, caller, forbids, args.format, over)
                 self._keep(key, page)
         except (Refused, Failed, ConfigError) as error:
             return Answer(text=f"Not fetched: {one_line(str(error))}.", error=True)
@@ -124,8 +129,10 @@ class Fetch(Builtin[FetchArgs]):
             over.set()
         return _answer(caller, page, args.offset)
 
-    async def _load(self, target: Target, caller: Caller, format: str, over: threading.Event) -> _Page:
-        got = await self._client.get(target, caller.held.hosts, _BINARY, partial(self._forbids, caller))
+    async def _load(
+        self, target: Target, caller: Caller, forbids: Forbids, format: str, over: threading.Event
+    ) -> _Page:
+        got = await self._client.get(target, caller.held.hosts, _BINARY, forbids)
         kind = got.type or _guess(got.body)
         if not _TEXTS.fullmatch(kind) and (kind.startswith(_BINARY) or b"\0" in got.body[:4096]):
             what = "PDF files cannot be read here" if kind == "application/pdf" else "that is no text"
@@ -133,17 +140,24 @@ class Fetch(Builtin[FetchArgs]):
         # In a thread: a large page takes a while, during which others should not wait.
         return await asyncio.to_thread(_made, got, kind, format, over, caller.redactor)
 
-    def _forbids(self, caller: Caller, url: str, source: str) -> str:
-        """The first address was ruled on before the call; where that leads is ruled on like a first address. A question
-        cannot be put in the middle of a call: the model asks for the address itself."""
+    def _forbids(self, caller: Caller, written: str, url: str, source: str) -> str:
+        """The first address was ruled on before the call as it was `written`; as it is asked for, and where that leads,
+        it is ruled on here. A question cannot be put in the middle of a call: the model asks for the address itself."""
         if caller.rule is None:
             return ""
-        ruling = caller.rule(Call(id=caller.call_id, name=self.name, args=encode({"url": url}).decode()))
+        ruling = self._ruling(caller.rule, caller, url)
         if ruling.verdict == "deny":
             return f"{url} may not be asked: {ruling.why}"
         if ruling.verdict == "ask" and source:
             return f"{source} redirects to {url}, which needs a permission of its own ({ruling.why}): fetch that one"
+        if ruling.verdict == "ask" and f"{written}/" != url:
+            before = self._ruling(caller.rule, caller, written)
+            if before.verdict == "allow" and not before.is_granted:
+                return f"this address is {url}, which needs a permission ({ruling.why}): fetch it as that"
         return ""
+
+    def _ruling(self, rule: Callable[[Call], Ruling], caller: Caller, url: str) -> Ruling:
+        return rule(Call(id=caller.call_id, name=self.name, args=encode({"url": url}).decode()))
 
     def _keep(self, key: tuple[str, str, str], page: _Page) -> None:
         self._kept.pop(key, None)
@@ -160,6 +174,13 @@ class Fetch(Builtin[FetchArgs]):
         return f"fetch {url}"[:200]
 
 
+def _may_see(caller: Caller, page: _Page, forbids: Forbids) -> bool:
+    """Whether a page that is kept may be shown on: what was permitted then may have been taken back."""
+    if not all(may_reach(parse(url).host, caller.held.hosts) for url in page.steps):
+        return False
+    return not any(forbids(url, source) for source, url in pairwise(("", *page.steps)))
+
+
 def _made(got: Fetched, kind: str, format: str, over: threading.Event, redactor: Redactor) -> _Page:
     notes = [got.note] if got.note else []
     text = _decoded(got.body, got.charset, is_html=kind in _HTML, is_cut=bool(got.note))
@@ -173,9 +194,9 @@ def _made(got: Fetched, kind: str, format: str, over: threading.Event, redactor:
         if not page.whole:
             notes.append("the page was too long to be shown whole")
     text = clean(text.replace("\0", "")) if format == "raw" else several_lines(text)
-    hosts = tuple(dict.fromkeys(step.host for step in got.steps))
+    steps = tuple(step.url for step in got.steps)
     # Once more: what stood between tags is one text now.
-    return _Page(got.target.url, got.status, kind, redactor.clean(text), tuple(notes), hosts)
+    return _Page(got.target.url, got.status, kind, redactor.clean(text), tuple(notes), steps)
 
 
 def _answer(caller: Caller, page: _Page, offset: int) -> Answer:
