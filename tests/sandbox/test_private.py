@@ -14,7 +14,7 @@ import pytest
 from retinue.config.folders import note_store, noted_stores, private_places
 from retinue.errors import Refused
 from retinue.sandbox.bwrap import find_sandbox
-from retinue.sandbox.private import Private
+from retinue.sandbox.private import Private, _numbers
 from retinue.sandbox.protected import names
 from retinue.store.sqlite_open import take_over
 from tests.needs import needs
@@ -26,6 +26,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     made = tmp_path / "home"
     made.mkdir()
     monkeypatch.setenv("HOME", str(made))
+    _numbers.cache_clear()
     return made
 
 
@@ -51,12 +52,18 @@ HIDDEN = names(
     ".cache/huggingface/token .oci/config .rclone.conf .msmtprc .subversion/auth .thunderbird/x .mysql_history "
     ".viminfo .kaggle/kaggle.json .envrc .mcp.json .cargo/credentials .local/share/x .Anything .ssh/id"
 )
-SHOWN = names(".gitignore .github/x .git/config .venv/bin/python .env.example work/.env notes .pytest_cache/x")
+PROFILES = (
+    "snap/firefox/common/.mozilla/firefox/x/logins.json",
+    "snap/chromium/common/chromium/Default/Cookies",
+    "Library/Keychains/login.keychain-db",
+    "Library/Application Support/Google/Chrome/Default/Login Data",
+)
+SHOWN = names("snapshots/x Library/notes .gitignore .github/x .git/config .venv/bin/python .env.example work/.env notes .pytest_cache/x")
 
 
 def test_in_a_home_everything_with_a_dot_is_hidden_that_is_not_usual_in_projects(home: Path) -> None:
     private = Private()
-    for name in HIDDEN:
+    for name in (*HIDDEN, *PROFILES):
         assert private.why(str(home / name), str(home)), name
         assert private.hides(str(home))(name), name
     for name in SHOWN:
@@ -65,9 +72,28 @@ def test_in_a_home_everything_with_a_dot_is_hidden_that_is_not_usual_in_projects
     assert private.why(str(home / ".ssh/id"), str(home / ".ssh"))
 
 
+CREDENTIALS = names(
+    ".m2/settings.xml .gem/credentials .gradle/gradle.properties .s3cfg .boto .authinfo .authinfo.gpg .oci/config "
+    ".cache/huggingface/token .rclone.conf .msmtprc .subversion/auth/x .thunderbird/x .mysql_history .mylogin.cnf "
+    ".kaggle/kaggle.json .composer/auth.json .bundle/config .yarnrc.yml .pulumi/credentials.json .databrickscfg "
+    ".Xauthority .smbcredentials .node_repl_history .viminfo .fly/config.yml .local/share/fish/fish_history .pki/x"
+)
+
+
+@pytest.mark.parametrize("name", sorted(CREDENTIALS))
+def test_a_second_name_of_a_file_with_credentials_shows_it_no_more_than_the_first(home: Path, name: str) -> None:
+    work = home / "work"
+    work.mkdir()
+    (home / name).parent.mkdir(parents=True, exist_ok=True)
+    (home / name).write_text("token")
+    os.link(home / name, work / "innocent")
+    assert Private().is_linked((work / "innocent").stat())
+    assert Private().why(str(home / name), str(work))
+
+
 @needs("bwrap")
 def test_a_command_sees_none_of_it_either(home: Path) -> None:
-    for name in (*HIDDEN, *SHOWN):
+    for name in (*HIDDEN, *PROFILES, *SHOWN):
         (home / name).parent.mkdir(parents=True, exist_ok=True)
         (home / name).write_text(f"canary of {name}\n")
     ended, output = run_in(home, "grep -rhs canary . | sort")
@@ -104,7 +130,7 @@ def test_a_second_name_is_found_beside_very_many_other_files(home: Path) -> None
 
 MOUNTED_HOME = """
 import sys
-from retinue.sandbox.private import Private
+from retinue.sandbox.private import Private, _numbers
 from retinue.sandbox.protected import protected, home_directories
 root, part = sys.argv[1:]
 private = Private()
@@ -198,7 +224,7 @@ def test_a_command_is_not_sent_to_work_in_something_protected(tmp_path: Path, na
 
 MOUNTED = """
 import os, sys
-from retinue.sandbox.private import Private
+from retinue.sandbox.private import Private, _numbers
 top = sys.argv[1]
 private = Private(top + "/state/a.db", folders=(top + "/data/retinue",))
 shown = top + "/workspace/inner"

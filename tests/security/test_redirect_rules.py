@@ -160,7 +160,7 @@ def test_a_page_that_is_kept_is_ruled_on_again(tmp_path: Path, monkeypatch: pyte
     """Its first part was permitted; meanwhile a rule was added about the address that it was redirected to."""
 
     async def main() -> list[str]:
-        async with serving(page("word " * 20_000)) as last, serving(redirect(f"http://{SECOND}:{last.port}/x")) as first:
+        async with serving(page("word " * 9_000)) as last, serving(redirect(f"http://{SECOND}:{last.port}/x")) as first:
             fetch = web.Fetch(allow=(*first.allow, *last.allow), ports=(first.port, last.port), resolve=resolve)
             monkeypatch.setattr(web, "Fetch", lambda: fetch)
             url = f"http://{FIRST}:{first.port}/0"

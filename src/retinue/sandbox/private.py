@@ -17,18 +17,30 @@ from retinue.errors import Refused, StoreError
 from retinue.sandbox import folders, mounts
 from retinue.sandbox.protected import PROJECT, home_directories, names, plain
 
-# In every home directory, with all that is in them.
+# In every home directory, with all that is in them: keys, passwords, histories of shells, profiles of browsers.
 SECRETS = tuple(
     tuple(path.split("/"))
-    for path in sorted(
-        names(
-            ".ssh .aws .azure .config .docker .gcloud .gnupg .kube .netrc .npmrc .pypirc .git-credentials .gitconfig "
-            ".my.cnf .pgpass .password-store .terraformrc .terraform.d .cargo/credentials .cargo/credentials.toml "
-            ".local/state .local/share/keyrings .local/share/retinue .cache/retinue .mozilla .bash_history "
-            ".python_history .zsh_history .psql_history .claude .claude.json .codex .gemini .vault-token"
-        )
+    for path in (
+        "Library/Application Support",
+        *sorted(
+            names(
+                ".ssh .aws .azure .config .docker .gcloud .gnupg .kube .netrc .npmrc .pypirc .git-credentials "
+                ".gitconfig .my.cnf .pgpass .password-store .terraformrc .terraform.d .cargo/credentials "
+                ".cargo/credentials.toml .local/state .local/share/keyrings .local/share/retinue .cache/retinue "
+                ".mozilla .bash_history .python_history .zsh_history .psql_history .claude .claude.json .codex .gemini "
+                ".vault-token .m2/settings.xml .m2/settings-security.xml .gem/credentials .gradle/gradle.properties "
+                ".s3cfg .boto .authinfo .authinfo.gpg .oci .cache/huggingface/token .cache/huggingface/stored_tokens "
+                ".rclone.conf .msmtprc .fetchmailrc .mbsyncrc .subversion/auth .hgrc .thunderbird .mysql_history "
+                ".mylogin.cnf .sqlite_history .node_repl_history .irb_history .rediscli_history .lesshst .viminfo "
+                ".kaggle .composer/auth.json .bundle/config .yarnrc .yarnrc.yml .pulumi/credentials.json .databrickscfg "
+                ".Xauthority .ICEauthority .smbcredentials .fly .local/share/fish .pki .snowsql .ngrok2 .copilot snap "
+                "Library/Keychains Library/Cookies Library/Mail Library/Messages Library/Safari"
+            )
+        ),
     )
 )
+_FOLDED = tuple(tuple(plain(part) for part in secret) for secret in SECRETS)
+_FIRST = (".", *sorted({secret[0] for secret in _FOLDED if not secret[0].startswith(".")}))
 # Names with a dot that somebody who works in a home directory sees there: what a project has, and what is made anew.
 # Everything else with a dot is hidden, since no list of the programs that keep passwords and histories is ever whole.
 USUAL = PROJECT | names(
@@ -319,10 +331,10 @@ def _of_another(path: str) -> bool:
 def _is_secret(path: str, home: str, root: str) -> bool:
     """The listed ones are secret for everybody; all else that is unusual, unless it is the place of work itself."""
     rest = path[len(home) :] if path.startswith(home) else ""
-    if not rest or (rest.isascii() and not rest.startswith(".")):  # as all of them do
+    if not rest or (rest.isascii() and not rest.lower().startswith(_FIRST)):  # as nearly all do
         return False
     parts = tuple(plain(part) for part in rest.split("/"))
-    if any(parts[: len(secret)] == secret for secret in SECRETS):
+    if any(parts[: len(secret)] == secret for secret in _FOLDED):
         return True
     return _is_unusual(parts[0]) and not _inside(root, (home + rest.split("/")[0],))
 
