@@ -5,7 +5,9 @@ from __future__ import annotations
 import base64
 import html
 import json
+import quopri
 import re
+import shlex
 import string
 from typing import Any
 from urllib.parse import quote, quote_plus
@@ -265,3 +267,29 @@ def test_what_everybody_may_know_of_a_server_stays() -> None:
 
 def test_a_key_in_the_path_of_an_address_is_known() -> None:
     assert LETTERS in secrets_of({"OPENAI_BASE_URL": f"https://gw.example.com/{LETTERS}/v1"}).values()
+
+
+QUOTED = "p@ss'word!$1=sk_live.x+y/z"
+
+
+@pytest.mark.parametrize(
+    "shown",
+    [
+        shlex.quote(QUOTED),
+        QUOTED.replace("'", "'\\''"),
+        re.sub(r"(\W)", r"\\\1", QUOTED),  # printf %q, properties of Java
+        re.escape(QUOTED),
+        re.sub(r"([_*.!+])", r"\\\1", QUOTED),  # Markdown
+        re.sub(r"\W", lambda m: f"\\x{ord(m[0]):02x}", QUOTED),
+        re.sub(r"\W", lambda m: f"\\x{ord(m[0]):02X}", QUOTED),
+        quopri.encodestring(QUOTED.encode()).decode(),
+        json.dumps(re.escape(QUOTED)),
+    ],
+)
+def test_a_secret_is_seen_through_what_puts_it_between_quotes(shown: str) -> None:
+    redactor = Redactor({"PASSWORD": QUOTED})
+    assert "live" not in redactor.clean(f"a {shown} b")
+    assert redactor.suspects_json(json.dumps({"a": shown}).encode())
+    for n in range(len(shown)):
+        stream = redactor.stream()
+        assert "live" not in stream.feed(shown[:n]) + stream.feed(shown[n:]) + stream.close()

@@ -310,7 +310,9 @@ FAILURES = [
     Failure("F2", 429, wrong("You exceeded your current quota", code="insufficient_quota"), "quota"),
     Failure("F2", 402, wrong("Insufficient Balance", code="invalid_request_error"), "quota"),
     Failure("F2", 429, wrong("Your account is suspended", type="exceeded_current_quota_error"), "quota"),
-    Failure("F2", 400, wrong("Access denied, please make sure your account is in good standing", code="Arrearage"), "quota"),
+    Failure(
+        "F2", 400, wrong("Access denied, please make sure your account is in good standing", code="Arrearage"), "quota"
+    ),
     Failure("F2", 402, wrong("This request requires more credits", code=402), "quota", 0.0, {"retry-after": "9"}),
     Failure("F2", 403, xai("Your team has used all available credits or reached its spending limit"), "quota"),
     Failure("F3", 503, wrong(code="server_is_overloaded"), "overloaded"),

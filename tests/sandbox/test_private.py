@@ -58,7 +58,9 @@ PROFILES = (
     "Library/Keychains/login.keychain-db",
     "Library/Application Support/Google/Chrome/Default/Login Data",
 )
-SHOWN = names("snapshots/x Library/notes .gitignore .github/x .git/config .venv/bin/python .env.example work/.env notes .pytest_cache/x")
+SHOWN = names(
+    "snapshots/x Library/notes .gitignore .github/x .git/config .venv/bin/python .env.example work/.env notes .pytest_cache/x"
+)
 
 
 def test_in_a_home_everything_with_a_dot_is_hidden_that_is_not_usual_in_projects(home: Path) -> None:

@@ -154,7 +154,7 @@ def regex(units: Units) -> bytes:
 
 
 def forms(value: str) -> Iterator[Units]:
-    """Written out (also for URLs, JSON and HTML, in any mixture), in hexadecimal, and in base64."""
+    """Written out (also for URLs, JSON, HTML, shells and the like, in any mixture), in hexadecimal, and in base64."""
     data = value.encode("utf-8", "surrogateescape")
     yield tuple(_spellings(c) for c in value)
     for digits in (data.hex(), data.hex().upper()):
@@ -172,7 +172,13 @@ def _spellings(c: str) -> tuple[bytes, ...]:
     out += [one.replace("%", "%25") for one in out[:2]]
     if c == " ":
         out.append("+")
+    if c == "=":
+        out.append("=3D")
     escapes = [f"\\{_JSON[c]}"] if c in _JSON else []
+    if c.isascii() and c.isprintable():  # as shells, regular expressions, Markdown and strings of programs have it
+        escapes += [f"\\{c}", f"\\x{ord(c):02x}", f"\\x{ord(c):02X}"]
+    if c == "'":
+        out += ["'\\''", "'\"'\"'"]
     units = c.encode("utf-16-be", "surrogatepass")
     numbers = [units[i : i + 2].hex() for i in range(0, len(units), 2)]
     escapes += ["".join(f"\\u{n}" for n in numbers), "".join(f"\\u{n.upper()}" for n in numbers)]
