@@ -21,8 +21,11 @@ def own_ids(reply: Reply, redactor: Redactor) -> Reply:
 
 
 def clean_reply(reply: Reply) -> Reply:
+    """What cannot be written is half a character, and stands only where not all is ASCII."""
     said = reply.message
-    if said.text.isascii() and all(c.args.isascii() for c in said.calls):
+    texts = (reply.model, said.text, said.opaque, *(t for c in said.calls for t in (c.id, c.name, c.args)))
+    if all(text.isascii() for text in texts):
         return reply
-    calls = tuple(replace(c, args=clean(c.args), name=clean(c.name)) for c in said.calls)
-    return replace(reply, message=replace(said, text=clean(said.text), calls=calls))
+    calls = tuple(replace(c, id=clean(c.id), name=clean(c.name), args=clean(c.args)) for c in said.calls)
+    said = replace(said, text=clean(said.text), calls=calls, opaque=clean(said.opaque))
+    return replace(reply, message=said, model=clean(reply.model))
