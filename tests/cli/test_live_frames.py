@@ -364,3 +364,23 @@ def test_the_terminal_is_put_back_as_it_was_whatever_happens() -> None:
             raise RuntimeError
         assert termios.tcgetattr(theirs) == before
         assert [signal.getsignal(n) for n in (signal.SIGTSTP, signal.SIGCONT, signal.SIGWINCH)] == handlers
+
+
+REPORTS = (
+    b"\x1b]11;rgb:ffff/ffff/ffff\x07",
+    b"\x1b]11;rgb:0000/0000/0000\x1b\\",
+    b"\x1bP>|term(yes)\x1b\\",
+    b"\x1b_Gi=31;OK\x1b\\",
+)
+
+
+@pytest.mark.parametrize("report", REPORTS)
+def test_what_a_terminal_tells_of_itself_is_not_typed(report: bytes) -> None:
+    """Somebody has asked it; the answer comes where keys come from, whole or in pieces."""
+    assert Decoder().take(report + b"q") == ["q"]
+    for n in range(1, len(report)):
+        decoder = Decoder()
+        assert decoder.take(report[:n]) == [] and decoder.is_waiting
+        assert decoder.take(report[n:]) == [] and not decoder.is_waiting
+    cut = Decoder()
+    assert cut.take(report[:-2]) == [] and cut.flush() == []

@@ -8,6 +8,7 @@ from __future__ import annotations
 import codecs
 import contextlib
 import os
+import re
 import select
 import signal
 import sys
@@ -51,6 +52,8 @@ PLAIN = {
     "\x0c": "redraw",
 }
 PASTE, PASTED = "[200~", "\x1b[201~"
+STRING_END = re.compile("\x07|\x1b\\\\|\x9c")
+"""How a terminal ends what it tells of itself (its colours, its name): answers to somebody, and nothing that was typed."""
 ESCAPE_SECONDS = 0.05
 
 
@@ -116,6 +119,9 @@ def _sequence(text: str, start: int) -> tuple[str | None, int]:
         return (None, start) if start + 1 >= len(text) else (text[start : start + 2], start + 2)
     if text[start] in "\r\n":
         return text[start], start + 1
+    if text[start] in "]P^_X":
+        found = STRING_END.search(text, start)
+        return (None, start) if found is None else (text[start : found.start()], found.end())
     return "", start
 
 
