@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -68,12 +69,13 @@ class Terminal:
     def lines(self) -> list[str]:
         return self.text().split("\n")
 
-    def until(self, what: str | Callable[[str], object], seconds: float = SECONDS) -> str:
-        """Look again until a text is there, or something is true of what is there."""
-        end = time.monotonic() + seconds
+    def until(self, *what: str | Callable[[str], object], colors: bool = False) -> str:
+        """Look again until all of this is there at once: texts, or what must be true of everything that is there. A
+        frame may be seen before all of it is drawn, so whatever is asserted of it belongs in here."""
+        end = time.monotonic() + SECONDS
         while True:
-            shown = self.text()
-            if what in shown if isinstance(what, str) else what(shown):
+            shown = self.text(colors=colors)
+            if all(it in shown if isinstance(it, str) else it(shown) for it in what):
                 return shown
             if time.monotonic() > end:
                 raise AssertionError(f"{what!r} was not seen:\n{self.text(history=True)}")
@@ -81,7 +83,7 @@ class Terminal:
 
     def code(self) -> int:
         """How the command ended."""
-        shown = self.until(lambda text: "code=" in text)
+        shown = self.until(re.compile(r"code=\d").search)
         return int(shown.rpartition("code=")[2].split()[0])
 
     def close(self) -> None:

@@ -20,6 +20,11 @@ def echo(heard: Any) -> str:
     return f"{len(said)}: {said[-1]}"
 
 
+def is_asking(shown: str) -> bool:
+    """Whether the prompt is there, after the first answer: below it is what was spent."""
+    return shown.rstrip().endswith("tokens, n/a")
+
+
 def test_each_line_of_a_pipe_goes_on_where_the_last_one_ended(tmp_path: Path) -> None:
     with house(tmp_path, echo) as home:
         done = home.run("chat", input="hello\nand again\n")
@@ -130,7 +135,7 @@ def test_a_message_that_is_left_goes_on_and_is_told_above_the_prompt(tmp_path: P
         screen.until(lambda text: "done: the long one is done" in text and "> half a sent" in text)
         screen.type("ence")
         screen.keys("Enter")
-        screen.until("2: half a sentence")
+        screen.until("2: half a sentence", is_asking)
         screen.keys("C-d")
         assert screen.code() == 0
 
@@ -163,8 +168,7 @@ def test_at_a_prompt_there_is_history_completion_several_lines_and_ctrl_c(tmp_pa
         screen.keys("M-Enter")
         screen.type("two")
         screen.keys("Enter")
-        screen.until("1: one")
-        screen.until(lambda text: text.rstrip().endswith("n/a"))
+        screen.until("1: one", is_asking)
         screen.type("/co")
         screen.keys("Tab")
         screen.until("> /cost")
@@ -175,7 +179,7 @@ def test_at_a_prompt_there_is_history_completion_several_lines_and_ctrl_c(tmp_pa
         assert gate.reached.wait(SECONDS)
         screen.until("● running")
         screen.keys("C-c")
-        screen.until(lambda text: "goes on from here" in text and text.rstrip().endswith("tokens, n/a"))
+        screen.until("goes on from here", is_asking)
         screen.keys("Up")
         screen.until(lambda text: text.count("> wait") == 2)
         screen.keys("C-c")
@@ -195,7 +199,7 @@ def test_the_history_of_a_chat_has_no_secret(tmp_path: Path) -> None:
         screen.until("\n>")
         screen.type(f"use {secret} now")
         screen.keys("Enter")
-        screen.until("1: use")
+        screen.until("1: use", is_asking)
         screen.keys("C-d")
         assert screen.code() == 0
         kept = Path(f"{home.store}.plans/chat.history").read_text()

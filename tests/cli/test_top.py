@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from textual.pilot import Pilot
+from textual.screen import Screen
 from textual.widgets import DataTable, Input, Static
 
 from retinue.cli import places
@@ -43,9 +44,24 @@ async def until(pilot: Pilot[None], what: Callable[[], Any]) -> Any:
     raise AssertionError(f"did not come true; there is {table(pilot.app)}")  # type: ignore[arg-type]
 
 
+def shown(app: Top, kind: type[Screen[Any]], name: str) -> str:
+    """What is written in a screen of this kind; "" when there is none, or nothing in it yet."""
+    found = app.screen.query(name).results(Static) if isinstance(app.screen, kind) else ()
+    return next((str(part.render()) for part in found), "")
+
+
 def panel(app: Top) -> str:
-    """What a decision shows; "" when none is open."""
-    return str(app.screen.query_one(Static).render()) if isinstance(app.screen, Decide) else ""
+    return shown(app, Decide, "Static")
+
+
+def said(app: Top) -> str:
+    return shown(app, Opened, "#said")
+
+
+async def filtered(pilot: Pilot[None], words: str) -> None:
+    await pilot.press("f")
+    await until(pilot, lambda: isinstance(pilot.app.focused, Input))
+    pilot.app.query_one("#filter", Input).value = words
 
 
 async def choose(pilot: Pilot[None], key: str, does: str) -> None:
@@ -75,24 +91,23 @@ def test_runs_are_listed_opened_messaged_and_cancelled(tmp_path: Path) -> None:
         app = top(home)
 
         async def script(pilot: Pilot[None]) -> None:
-            await until(pilot, lambda: len(table(app)) == 3 and "list" in str(table(app)))
+            started = ["● running", "list . · thinks", "1/10"]
+            await until(pilot, lambda: [row[1:4] for row in table(app)[1:]] == [started, started])
             first, agents, _ = table(app)
             assert "Lead them" in first[0] and first[1:3] == ["◌ waiting", "0 of 2 children done"]
-            assert agents[0].endswith("└ agents") and agents[1:4] == ["● running", "list . · thinks", "1/10"]
-            assert agents[6].endswith("k") and agents[7] == "n/a"
+            assert agents[0].endswith("└ agents") and agents[6].endswith("k") and agents[7] == "n/a"
             head = str(app.query_one("#head", Static).render())
             assert "runs 1" in head and "● 3 running" in head and "tokens/min" in head and "today" in head
             await pilot.press("down", "enter")
-            await until(pilot, lambda: isinstance(app.screen, Opened))
-            said = await until(pilot, lambda: str(app.screen.query_one("#said", Static).render()))
-            assert "▸ list ." in said and "[the directory is empty]" in said
+            await until(pilot, lambda: all(text in said(app) for text in ("▸ list .", "[the directory is empty]")))
             await pilot.press("m")
+            await until(pilot, lambda: isinstance(app.focused, Input))
             app.screen.query_one(Input).value = "hello"
             await pilot.press("enter")
             await pilot.press("escape")
             staff.release("models")
             await until(pilot, lambda: "models has 5 files" in str(table(app)))
-            assert [row[1] for row in table(app)] == ["◌ waiting", "● running", "✓ done"]
+            await until(pilot, lambda: [row[1] for row in table(app)] == ["◌ waiting", "● running", "✓ done"])
             await pilot.press("x")
             await choose(pilot, "y", "cancels")
             await until(pilot, lambda: table(app)[1][1] == "- cancelled")
@@ -125,13 +140,11 @@ def test_the_table_is_filtered_sorted_and_folded(tmp_path: Path) -> None:
 
         async def script(pilot: Pilot[None]) -> None:
             await until(pilot, lambda: "models has 5 files" in str(table(app)))
-            await pilot.press("f")
-            app.query_one("#filter", Input).value = "state:running"
+            await filtered(pilot, "state:running")
             await until(pilot, lambda: [row[0].strip("└ ") for row in table(app)] == ["agents"])
             await pilot.press("enter", "t")
             await until(pilot, lambda: table(app) == [])
-            await pilot.press("f")
-            app.query_one("#filter", Input).value = ""
+            await filtered(pilot, "")
             await pilot.press("enter")
             await until(pilot, lambda: len(table(app)) == 1)
             await pilot.press("t", "s")
@@ -176,7 +189,7 @@ def test_a_limit_is_raised_from_the_table(tmp_path: Path) -> None:
             assert table(app)[0][2].startswith("asks: 0 of 1,000 tokens spent")
             await pilot.press("a")
             await choose(pilot, "t", "lets you say how much")
-            await until(pilot, lambda: isinstance(app.screen, Say))
+            await until(pilot, lambda: isinstance(app.screen, Say) and isinstance(app.focused, Input))
             await pilot.press(*"1000000", "enter")
             await until(pilot, lambda: table(app)[0][1] == "✓ done")
 
@@ -194,8 +207,7 @@ def test_runs_of_a_host_that_is_gone_are_paused_and_those_of_the_file_are_there(
         async def script(pilot: Pilot[None]) -> None:
             await until(pilot, lambda: [row[1] for row in table(app)] == ["‖ paused", "‖ paused"])
             await pilot.press("down", "enter")
-            await until(pilot, lambda: isinstance(app.screen, Opened))
-            assert "agents" in str(app.screen.query_one("#said", Static).render())
+            await until(pilot, lambda: "agents" in said(app))
 
         drive(app, script)
         staff.release()
