@@ -2,9 +2,44 @@
 
 from __future__ import annotations
 
+import gc
+from asyncio.selector_events import BaseSelectorEventLoop
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+_left_open: list[str] = []
+_close = BaseSelectorEventLoop.close
+
+
+def _checked_close(loop: Any) -> None:
+    """What a loop still holds when it is closed is never closed by anybody: a warning about it would come much later
+    and fail a test that has nothing to do with it."""
+    if not loop.is_running() and not loop.is_closed():
+        for transport in list(loop._transports.values()):
+            if getattr(transport, "_sock", None) is not None:
+                _left_open.append(f"{transport!r} {transport._sock!r} {transport._protocol!r}")
+    _close(loop)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _every_loop_is_checked() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(BaseSelectorEventLoop, "close", _checked_close)
+        yield
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_left_to_others() -> Iterator[None]:
+    """A test's own garbage is collected at its end, so that what it has not closed fails it and no other. What is alive
+    then is not looked at again, which makes this cheap, and every collection after it."""
+    yield
+    gc.collect()
+    gc.freeze()
+    left, _left_open[:] = list(_left_open), []
+    assert not left, "still open when its loop was closed"
 
 
 @pytest.fixture

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.waiting import SECONDS
+
 ROOT = Path(__file__).resolve().parent.parent
 EXAMPLES = ROOT / "examples"
 
@@ -81,7 +83,7 @@ def run_file(file: Path, *args: str, cwd: Path | None = None, **env: str) -> lis
         cwd=cwd,
         encoding="utf-8",
         env={**os.environ, "PYTHONPATH": path, "PYTHONIOENCODING": "utf-8", "DEMO": "", **env},
-        timeout=30,
+        timeout=SECONDS,
     )
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout.splitlines()

@@ -48,7 +48,7 @@ def writer(scribe: Scribe, *paths: str, name: str = "writer", **fields: Any) -> 
 
 
 async def asked(retinue: Retinue, n: int = 1) -> list[Any]:
-    for _ in range(1_000):
+    for _ in range(12_000):
         found = list(await retinue.questions())
         if len(found) >= n:
             return found

@@ -18,6 +18,7 @@ from retinue.models.base import Request
 from retinue.sandbox.worktree import Worktrees
 from retinue.testing import Scripted, call
 from tests.needs import needs
+from tests.waiting import SECONDS, until, until_here
 
 pytestmark = needs("git")
 
@@ -90,6 +91,11 @@ def leftovers(repository: Path, store: Path) -> tuple[list[str], list[str]]:
     return trees, sorted(p.name for p in folder.iterdir()) if folder.is_dir() else []
 
 
+def is_clean(repository: Path, store: Path) -> bool:
+    """Whether nothing is left of the copies; what takes long to remove goes in the background."""
+    return bool(until_here(lambda: leftovers(repository, store) == ([], [])))
+
+
 def branches(repository: Path) -> list[str]:
     return git(repository, "branch", "--list", "retinue/*", "--format", "%(refname:short)").split()
 
@@ -107,21 +113,21 @@ def test_its_result_carries_the_branch_and_the_diff_and_the_parents_files_are_un
     assert "new.txt" in diff
     assert (repository / "a.txt").read_text() == "one\n"
     assert git(repository, "show", f"{branch}:a.txt") == "changed\n"
-    assert leftovers(repository, store) == ([], [])
+    assert is_clean(repository, store)
 
 
 def test_a_copy_without_changes_vanishes_with_its_branch(repository: Path, tmp_path: Path) -> None:
     store = tmp_path / "r.db"
     outcome, diff = run(crew(call("rest", seconds=0.0)), repository, store)
     assert (outcome.text, diff, branches(repository)) == ("finished", "", [])
-    assert leftovers(repository, store) == ([], [])
+    assert is_clean(repository, store)
 
 
 def test_two_isolated_siblings_write_the_same_file_and_neither_sees_the_other(repository: Path, tmp_path: Path) -> None:
     agent = crew(call("put", name="a.txt", text="mine\n"), tasks=2)
     run(agent, repository, tmp_path / "r.db")
     assert len(branches(repository)) == 2
-    assert leftovers(repository, tmp_path / "r.db") == ([], [])
+    assert is_clean(repository, tmp_path / "r.db")
 
 
 def test_it_works_in_the_same_folder_of_the_copy(repository: Path, tmp_path: Path) -> None:
@@ -145,13 +151,10 @@ def test_a_cancelled_run_leaves_its_work_on_the_branch(repository: Path, tmp_pat
                 if "put into" in repr(step):
                     break
             await retinue.cancel(run)
-            for _ in range(500):
-                if leftovers(repository, store) == ([], []):
-                    break
-                await asyncio.sleep(0.02)
+            await until(lambda: leftovers(repository, store) == ([], []))
 
     asyncio.run(main())
-    assert leftovers(repository, store) == ([], [])
+    assert is_clean(repository, store)
     (branch,) = branches(repository)
     assert git(repository, "show", f"{branch}:a.txt") == "half\n"
 
@@ -188,20 +191,17 @@ DIES = """
 def test_after_a_kill_the_next_start_leaves_no_copy_behind(repository: Path, tmp_path: Path) -> None:
     store = tmp_path / "r.db"
     script = textwrap.dedent(DIES)
-    done = subprocess.run([sys.executable, "-c", script, str(repository), str(store)], check=False, timeout=50)
+    done = subprocess.run([sys.executable, "-c", script, str(repository), str(store)], check=False, timeout=SECONDS)
     assert done.returncode == -signal.SIGKILL
     assert leftovers(repository, store) != ([], [])
 
     async def main() -> None:
         async with Retinue(store, workspace=repository, agents=[crew("x")]) as retinue:
-            for _ in range(500):
-                if leftovers(repository, store) == ([], []):
-                    break
-                await asyncio.sleep(0.02)
+            await until(lambda: leftovers(repository, store) == ([], []))
             assert retinue.trouble == ""
 
     asyncio.run(main())
-    assert leftovers(repository, store) == ([], [])
+    assert is_clean(repository, store)
     (branch,) = branches(repository)
     assert git(repository, "show", f"{branch}:a.txt") == "half\n"
 

@@ -22,6 +22,7 @@ from retinue.testing import VirtualClock
 from tests.api.house import STORES, Home, agent, lead_of, on_virtual_time
 from tests.channels.receiver import SECRET, Receiver, hang, status
 from tests.contracts.world import run_async
+from tests.waiting import SECONDS
 
 ROOT = Path(__file__).resolve().parents[2]
 THREE = Rules(delivery_tries=3)
@@ -34,7 +35,7 @@ def to(channel: str) -> dict[str, Any]:
 
 async def settled(retinue: Retinue) -> bool:
     """Whether all announcements have arrived or are given up, and that is on record."""
-    for _ in range(2_000):
+    for _ in range(24_000):
         if not await retinue.deliveries(["pending", "sent"]):
             return True
         await asyncio.sleep(0.005)
@@ -217,13 +218,13 @@ async def test_a_process_killed_before_the_webhook_was_answered_announces_once(m
     async with Receiver() as receiver:
         setattr(receiver, moment, stall)
         process = await announcer(tmp_path / "log.db", receiver.url)
-        await asyncio.wait_for(reached.wait(), 25)
+        await asyncio.wait_for(reached.wait(), SECONDS)
         process.kill()
         assert (await process.communicate(), process.returncode) == ((b"", None), -9)
         assert receiver.texts == (["built"] if moment == "after" else [])
         setattr(receiver, moment, None)
         process = await announcer(tmp_path / "log.db", receiver.url)
-        said, _ = await asyncio.wait_for(process.communicate(), 25)
+        said, _ = await asyncio.wait_for(process.communicate(), SECONDS)
         assert (process.returncode, said) == (0, b"acked 2 0")
         assert (receiver.texts, len(receiver.requests)) == (["built"], 2)
         ((_, first), (_, second)) = receiver.requests

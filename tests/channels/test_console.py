@@ -20,6 +20,7 @@ from retinue.channels.console import Console
 from retinue.core.display import several_lines
 from tests.contracts.channel import ChannelContract, Side, delivery
 from tests.contracts.world import run_async
+from tests.waiting import SECONDS
 
 
 class Terminal(io.StringIO):
@@ -164,5 +165,5 @@ def test_a_console_that_is_gone_leaves_no_thread() -> None:
     asyncio.run(channel.send(delivery()))
     (thread,) = mine() - before
     del channel
-    thread.join(5)
+    thread.join(SECONDS)
     assert not thread.is_alive()

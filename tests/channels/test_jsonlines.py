@@ -25,6 +25,7 @@ from retinue.channels import file
 from retinue.channels.file import JsonLines
 from tests.contracts.channel import ChannelContract, Side, delivery
 from tests.contracts.world import START, run_async
+from tests.waiting import SECONDS
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -244,7 +245,7 @@ resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM
 for n in range(5):
     asyncio.run(channel.send(delivery("text", key=f"k{n}")))
 """
-    assert start(program, str(path)).communicate(timeout=30) == (b"", b"")
+    assert start(program, str(path)).communicate(timeout=SECONDS) == (b"", b"")
     assert [line["key"] for line in lines(path)] == [f"k{n}" for n in range(5)]
 
 
@@ -306,7 +307,7 @@ def test_two_processes_that_append_the_same_keys_at_once_write_each_once(tmp_pat
     path, gate, n = tmp_path / "box" / "out.jsonl", tmp_path / "gate", 150
     both = [appender(path, name, n, str(gate)) for name in ("one", "two")]
     gate.touch()
-    assert [process.communicate(timeout=30)[1] for process in both] == [b"", b""]
+    assert [process.communicate(timeout=SECONDS)[1] for process in both] == [b"", b""]
     keys = {f"shared-{i}" for i in range(n) if i % 10}
     keys |= {f"{name}-{i}" for name in ("one", "two") for i in range(0, n, 10)}
     assert Counter(line["key"] for line in lines(path)) == dict.fromkeys(keys, 1)
@@ -354,7 +355,7 @@ async def test_whoever_holds_the_file_is_waited_for_but_not_for_ever(
         began = time.monotonic()
         with pytest.raises(RetinueError, match="held by another process"):
             await channel.send(delivery())
-        assert 0.1 <= time.monotonic() - began < 50
+        assert time.monotonic() - began >= 0.1
         monkeypatch.setattr(file, "LOCK_SECONDS", 30.0)
         sending = asyncio.create_task(channel.send(delivery()))
         await asyncio.sleep(0.05)

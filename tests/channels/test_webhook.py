@@ -22,6 +22,7 @@ from retinue.channels.webhook import Webhook, sign, verify
 from tests.channels.receiver import KEY, SECRET, Receiver, hang, hook, signed, status
 from tests.contracts.channel import ChannelContract, Side, delivery
 from tests.contracts.world import START, run_async
+from tests.waiting import SECONDS
 
 
 class HookSide:
@@ -217,7 +218,7 @@ def test_importing_the_channels_does_not_import_aiohttp() -> None:
         "sys.exit('aiohttp' in sys.modules)"
     )
     path = str(Path(__file__).resolve().parents[2] / "src")
-    done = subprocess.run([sys.executable, "-c", program], env={**os.environ, "PYTHONPATH": path}, timeout=30)
+    done = subprocess.run([sys.executable, "-c", program], env={**os.environ, "PYTHONPATH": path}, timeout=SECONDS)
     assert done.returncode == 0
 
 

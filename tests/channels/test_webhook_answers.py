@@ -18,6 +18,7 @@ from retinue.channels.webhook import Webhook
 from tests.channels.receiver import SECRET, Receiver, hang, hook, status
 from tests.contracts.channel import delivery
 from tests.contracts.world import run_async
+from tests.waiting import SECONDS
 
 
 @pytest.mark.parametrize("code", [200, 201, 202, 204, 299, 409])
@@ -85,7 +86,7 @@ async def test_nobody_reads_an_endless_body_or_waits_for_a_slow_one(code: int, m
     async with hook() as (receiver, channel):
         for answer in (endless, slow):
             receiver.answer = answer
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(SECONDS):
                 try:
                     await channel.send(delivery())
                 except RetinueError:
@@ -143,8 +144,8 @@ async def raw_server(says: bytes, seconds: float = 0.0) -> AsyncIterator[str]:
 async def test_a_receiver_that_answers_before_it_has_read_is_heard_and_holds_nothing() -> None:
     """Megabytes to a server that looks at the head alone."""
     async with raw_server(b"HTTP/1.1 413 Too Large\r\nContent-Length: 0\r\n\r\n", seconds=0.5) as host:
-        channel = Webhook(f"http://{host}/", SECRET, timeout_seconds=5)
-        async with asyncio.timeout(3):
+        channel = Webhook(f"http://{host}/", SECRET, timeout_seconds=SECONDS)
+        async with asyncio.timeout(SECONDS):
             with pytest.raises(RetinueError, match="413"):
                 await channel.send(delivery("x" * 8_000_000))
         await asyncio.sleep(0.1)

@@ -21,10 +21,9 @@ from retinue.cli import client
 from retinue.cli.main import main
 from retinue.testing.fake_llm import FakeLLM
 from tests.cli.zygote import zygote
+from tests.waiting import SECONDS
 
 MODEL = "openai-chat:scripted"
-SECONDS = 120.0
-"""After so long something that must happen counts as never happening. When all is well nothing is slower by it."""
 
 
 class Llm:

@@ -13,7 +13,8 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-SECONDS = 120.0
+from tests.waiting import SECONDS
+
 _numbers = itertools.count(1)
 
 

@@ -18,6 +18,7 @@ import pytest
 
 from retinue.cli import client
 from tests.cli.house import Gate, house, is_alive
+from tests.waiting import SECONDS
 
 SERVER = """
 import json, sys
@@ -77,7 +78,7 @@ def test_a_command_that_fails_in_the_middle_of_a_run_says_which_run_goes_on(tmp_
     with house(tmp_path, gate) as home, open("/dev/full", "w", encoding="utf-8") as full:
         command = [sys.executable, "-m", "retinue", "run", "--json", "hello"]
         piped: Any = {"stdout": full, "stderr": subprocess.PIPE, "text": True}
-        done = subprocess.run(command, cwd=home.project, env=home.env, timeout=60, check=False, **piped)
+        done = subprocess.run(command, cwd=home.project, env=home.env, timeout=SECONDS, check=False, **piped)
         assert done.returncode == 1 and "No space left" in done.stderr
         (run,) = home.runs()
         said = re.search(r"run (\w+) may still be going on", done.stderr)

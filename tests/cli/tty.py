@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-SECONDS = 120.0
+from tests.waiting import SECONDS
 
 
 class Tty:

@@ -29,7 +29,7 @@ ROOT = Path(__file__).resolve().parents[2]
 @tool(restart="pure", risk="read")
 async def sit(gate: str) -> str:
     """Do nothing until there is a file."""
-    for _ in range(5_000):
+    for _ in range(12_000):
         if is_there(gate):
             return "up"
         await asyncio.sleep(0.01)

@@ -30,18 +30,8 @@ from retinue.models.governor import Governor, Turn
 from retinue.models.http import Client, HttpModel
 from retinue.testing import call
 from retinue.testing.fake_llm import FAULTS, FakeLLM, Heard
-from tests.models.http_world import (
-    DIALECTS,
-    FAST,
-    KEY,
-    QUICK,
-    answering,
-    at_rest,
-    closed_port,
-    http_model,
-    until,
-    url_of,
-)
+from tests.models.http_world import DIALECTS, FAST, KEY, QUICK, answering, at_rest, closed_port, http_model, url_of
+from tests.waiting import until
 
 ROLES = ("lead", "helper")
 WHEN = ("first", "later")

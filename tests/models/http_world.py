@@ -106,15 +106,6 @@ async def complete(model: Any, request: Request | None = None, said: list[str] |
     return await model.complete(request or asking(), (said if said is not None else []).append)  # type: ignore[no-any-return]
 
 
-async def until(is_so: Callable[[], bool], seconds: float = 5.0) -> None:
-    """Wait until something is so; the test fails if it never is."""
-    for _ in range(round(seconds / 0.005)):
-        if is_so():
-            return
-        await asyncio.sleep(0.005)
-    raise TimeoutError
-
-
 def closed_port() -> int:
     """A port that nobody listens on."""
     with socket.socket() as s:

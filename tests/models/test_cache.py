@@ -16,7 +16,8 @@ from retinue.models.cache import PATIENCE, Warmth, shortest
 from retinue.models.codec import Options
 from retinue.testing import call, run_virtual
 from retinue.testing.fake_llm import Heard
-from tests.models.http_world import asking, complete, history, talking, until
+from tests.models.http_world import asking, complete, history, talking
+from tests.waiting import until
 
 LONG = "You know all of this. " * 800
 LEAST = 4 * 1_024

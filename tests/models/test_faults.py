@@ -22,7 +22,8 @@ from retinue.models.http import Client
 from retinue.testing import call
 from retinue.testing.fake_llm import FAULTS, FakeLLM, Heard
 from tests.models.faults_main import RETRY, Case, Story, cases, main, play, play_all, tell
-from tests.models.http_world import CODECS, DIALECTS, FAST, KEY, QUICK, at_rest, http_model, talking, until, url_of
+from tests.models.http_world import CODECS, DIALECTS, FAST, KEY, QUICK, at_rest, http_model, talking, url_of
+from tests.waiting import until
 
 ALL = list(cases())
 QUOTA = Retry(attempts=6, base_ms=10, cap_ms=80)

@@ -33,9 +33,9 @@ from tests.models.http_world import (
     http_model,
     serving,
     talking,
-    until,
     url_of,
 )
+from tests.waiting import until
 
 every_dialect = pytest.mark.parametrize("dialect", DIALECTS)
 GOOD = b"".join(

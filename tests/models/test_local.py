@@ -25,6 +25,7 @@ from retinue.models.local import LocalModel, local_model
 from retinue.models.local_prompt import style_of
 from retinue.models.pull import KNOWN, pull
 from tests.models.local_main import TOOLS, request
+from tests.waiting import SECONDS
 
 STORY = "Write a long story about a river."
 KNOWS_TOOLS = """{%- if tools %}{{- '<|im_start|>system\\nTools:' }}
@@ -116,7 +117,7 @@ def test_a_cancel_stops_the_decoding(model: LocalModel) -> None:
                 enough.set()
 
         writing = asyncio.create_task(model.complete(request(STORY, max_output=1_000), emit))
-        await asyncio.wait_for(enough.wait(), 30)
+        await asyncio.wait_for(enough.wait(), SECONDS)
         writing.cancel()
         with pytest.raises(asyncio.CancelledError):
             await writing

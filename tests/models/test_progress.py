@@ -26,9 +26,9 @@ from tests.models.http_world import (
     complete,
     http_model,
     talking,
-    until,
     url_of,
 )
+from tests.waiting import until
 
 every_dialect = pytest.mark.parametrize("dialect", DIALECTS)
 PRICED = ModelInfo(name="m", max_output=1_024, price_in=3_000, price_out=15_000)

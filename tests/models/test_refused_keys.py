@@ -18,7 +18,8 @@ from retinue.errors import ConfigError
 from retinue.models.catalog import Catalog
 from retinue.testing.fake_llm import FakeLLM
 from tests.core.driver import Story
-from tests.models.http_world import QUICK, until
+from tests.models.http_world import QUICK
+from tests.waiting import until
 
 OLD, NEW = "sk-first-key-0001", "sk-second-key-0002"
 SPEAKS = {

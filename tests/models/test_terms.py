@@ -13,8 +13,9 @@ from retinue.models.governor import CALM_SECONDS, RAMP_SECONDS, Governor
 from retinue.models.http import Client
 from retinue.models.machine import Descriptors
 from retinue.models.terms import Terms
-from tests.models.http_world import asking, at_rest, complete, http_model, serving, until
+from tests.models.http_world import asking, at_rest, complete, http_model, serving
 from tests.models.test_governor import Account, limited, overloaded, virtually
+from tests.waiting import SECONDS, until
 
 
 @virtually
@@ -150,7 +151,7 @@ resource.setrlimit(resource.RLIMIT_NOFILE, (300, hard))
 asyncio.run(story())
 assert DESCRIPTORS.limit == 300, "once: what somebody sets later holds"
 """
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=SECONDS)
 
 
 def test_a_thousand_silent_calls_hold_nobody_up_and_are_gone_at_once() -> None:
@@ -166,8 +167,8 @@ def test_a_thousand_silent_calls_hold_nobody_up_and_are_gone_at_once() -> None:
             silent = http_model(url, client=client, governor=governor)
             loud = http_model(url, client=client, governor=governor, headers={"x-loud": "1"})
             held = [asyncio.create_task(complete(silent, asking(run=f"r{i}", root="big"))) for i in range(1_000)]
-            await until(lambda: governor.in_flight == 1_000, 30.0)
-            async with asyncio.timeout(60):
+            await until(lambda: governor.in_flight == 1_000)
+            async with asyncio.timeout(SECONDS):
                 with pytest.raises(ModelUnavailable):
                     await complete(loud, asking(run="other", root="small"))
                 for task in held:

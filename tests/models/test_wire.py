@@ -14,7 +14,8 @@ from retinue.models.client import Client
 from retinue.models.http import HttpModel, Times
 from retinue.models.watchdog import Watchdog
 from retinue.models.wire import TOGETHER, Exchange, Wire
-from tests.models.http_world import FAST, asking, at_rest, complete, history, http_model, serving, until
+from tests.models.http_world import FAST, asking, at_rest, complete, history, http_model, serving
+from tests.waiting import SECONDS, until
 
 REPLY = b'{"type":"message","content":[{"type":"text","text":"Hi"}],"stop_reason":"end_turn","usage":{}}'
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%b" % (len(REPLY), REPLY)
@@ -197,7 +198,7 @@ def test_a_cancelled_upload_ends_its_connection() -> None:
         with pytest.raises(asyncio.CancelledError):
             await asked
         go_on.set()
-        await asyncio.wait_for(ended.wait(), 5)
+        await asyncio.wait_for(ended.wait(), SECONDS)
         await until(lambda: not [t for t in asyncio.all_tasks() if "_write" in repr(t.get_coro())])
 
     begun, go_on = asyncio.Event(), asyncio.Event()

@@ -19,6 +19,7 @@ from retinue.tools.base import Answer, Caller
 from retinue.tools.builtin.git import GitTool
 from retinue.tools.builtin.processes import Processes
 from retinue.tools.builtin.shell import ShellOutputTool, ShellStopTool, ShellTool
+from tests.waiting import SECONDS
 
 T = TypeVar("T")
 
@@ -101,7 +102,7 @@ def processes_with(token: str) -> list[int]:
     return found
 
 
-def wait_until(condition: Callable[[], bool], seconds: float = 10.0) -> bool:
+def wait_until(condition: Callable[[], bool], seconds: float = SECONDS) -> bool:
     """For what another process does: there is no event to wait for."""
     deadline = time.monotonic() + seconds
     while not condition():

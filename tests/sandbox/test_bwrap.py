@@ -20,6 +20,7 @@ from retinue.sandbox.limits import find_groups, is_bound
 from retinue.sandbox.private import Private
 from tests.needs import needs
 from tests.sandbox.bwrap_world import processes_with, run_in
+from tests.waiting import SECONDS
 
 pytestmark = needs("bwrap")
 
@@ -296,7 +297,9 @@ def test_where_user_namespaces_are_disabled_it_says_so() -> None:
     code = "from retinue.sandbox.bwrap import find_sandbox; find_sandbox()"
     inside = ["bwrap", "--unshare-user", "--disable-userns", "--dev-bind", "/", "/", sys.executable, "-c", code]
     source = str(Path(__file__).resolve().parents[2] / "src")
-    done = subprocess.run(inside, env={**os.environ, "PYTHONPATH": source}, capture_output=True, text=True, timeout=50)
+    done = subprocess.run(
+        inside, env={**os.environ, "PYTHONPATH": source}, capture_output=True, text=True, timeout=SECONDS
+    )
     assert done.returncode != 0
     assert "SandboxMissing" in done.stderr and "user namespaces are disabled" in done.stderr
 

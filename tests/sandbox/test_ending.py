@@ -28,7 +28,7 @@ def test_the_group_of_a_process_ends_with_it() -> None:
         assert process.stdout is not None
         inner = int(await process.stdout.readline())
         await end(process)
-        for _ in range(1_000):
+        for _ in range(12_000):
             if not is_alive(inner):
                 return
             await asyncio.sleep(0.01)

@@ -10,6 +10,7 @@ import pytest
 
 from retinue.sandbox import folders
 from retinue.sandbox.beneath import open_real
+from tests.waiting import SECONDS
 
 
 def swapping(monkeypatch: pytest.MonkeyPatch, path: Path, put: Callable[[Path], None]) -> None:
@@ -53,7 +54,7 @@ def test_a_walk_sees_everything_once(top: Path) -> None:
     assert sorted(seen(top)) == ["./file", "./sub/more/file"]
 
 
-@pytest.mark.timeout(20)
+@pytest.mark.timeout(SECONDS)
 @pytest.mark.parametrize("name", ["sub", "sub/more"])
 @pytest.mark.parametrize("kind", ["fifo", "link"])
 def test_what_takes_the_place_of_a_directory_ends_the_walk(
@@ -64,7 +65,7 @@ def test_what_takes_the_place_of_a_directory_ends_the_walk(
         seen(top)
 
 
-@pytest.mark.timeout(20)
+@pytest.mark.timeout(SECONDS)
 @pytest.mark.parametrize("name", ["sub", "sub/more", "file"])
 @pytest.mark.parametrize("kind", ["fifo", "link"])
 def test_removing_waits_for_nobody_and_goes_nowhere_else(
@@ -116,7 +117,7 @@ def test_a_copy_is_whole_and_keeps_links_as_links(top: Path, tmp_path: Path, out
     assert os.readlink(tmp_path / "copy/link") == str(outside)
 
 
-@pytest.mark.timeout(20)
+@pytest.mark.timeout(SECONDS)
 @pytest.mark.parametrize("name", ["sub", "file"])
 @pytest.mark.parametrize("kind", ["fifo", "link"])
 def test_a_copy_reads_nothing_that_took_the_place_of_something_else(

@@ -15,6 +15,7 @@ from retinue.sandbox.bwrap import Bwrap, find_sandbox
 from retinue.sandbox.private import Private
 from tests.needs import needs
 from tests.sandbox.bwrap_world import run_in
+from tests.waiting import SECONDS
 
 pytestmark = needs("bwrap")
 
@@ -105,7 +106,7 @@ def test_what_was_opened_is_what_is_mounted(tmp_path: Path, workspace: Path) -> 
     async def go() -> None:
         here, argv = str(workspace), ("/bin/sh", "-c", "touch ran")
         command = Command(argv=argv, cwd=here, write=(here,), opened={here: fd})
-        await (await find_sandbox().start(command, lambda data: None)).wait(20)
+        await (await find_sandbox().start(command, lambda data: None)).wait(SECONDS)
 
     try:
         asyncio.run(go())

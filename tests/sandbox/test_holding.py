@@ -16,6 +16,7 @@ from retinue.sandbox import beneath
 from retinue.sandbox.bare import Unsandboxed
 from retinue.sandbox.base import Command
 from retinue.sandbox.holding import Holding, Holdings, real_paths
+from tests.waiting import SECONDS
 
 
 @pytest.fixture(params=["kernel", "walk"])
@@ -113,7 +114,7 @@ def test_without_a_sandbox_a_command_starts_in_what_was_opened(top: Path) -> Non
             command = Command(argv=("/bin/pwd", "-P"), cwd=str(top / "sub"), opened={str(top / "sub"): fd})
             running = await Unsandboxed(unsafe_bare=True).start(command, said.extend)
             os.close(fd)
-            await running.wait(20)
+            await running.wait(SECONDS)
 
     asyncio.run(main(lambda: link(top / "sub", "../outside")))
     assert said.decode().strip() == str(top / "aside")

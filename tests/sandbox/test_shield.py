@@ -135,12 +135,12 @@ def killed_during(tmp_path: Path, command: str) -> Path:
     victim = subprocess.Popen([sys.executable, "-c", VICTIM, str(tmp_path), command], env=env)
     workspace = tmp_path / "workspace"
     try:
-        assert wait_until(lambda: (workspace / "made").exists(), 20)
+        assert wait_until(lambda: (workspace / "made").exists())
     finally:
         os.kill(victim.pid, signal.SIGKILL)
         victim.wait()
     (record,) = (tmp_path / "state" / "shell").iterdir()
-    assert wait_until(lambda: not processes_with(f"{tmp_path}/state/taken"), 20), record
+    assert wait_until(lambda: not processes_with(f"{tmp_path}/state/taken")), record
     return workspace
 
 
@@ -174,7 +174,7 @@ def test_after_a_kill_nothing_is_taken_through_a_link_of_the_commands(tmp_path: 
 def test_after_a_kill_it_is_taken_away_all_the_same_and_told_at_the_next_start(tmp_path: Path) -> None:
     workspace, taken = tmp_path / "workspace", tmp_path / "state" / "taken"
     killed_during(tmp_path, "mkdir .claude; echo x > .claude/x; mkfifo .envrc")
-    assert wait_until(lambda: sorted(p.name for p in workspace.iterdir()) == ["made"], 20)
+    assert wait_until(lambda: sorted(p.name for p in workspace.iterdir()) == ["made"])
     assert wait_until(lambda: len(list(taken.glob("*/it"))) == 2)
 
     async def again(house: House) -> list[str]:

@@ -32,7 +32,7 @@ def during(workspace: Path, script: str, act: str, **options: object) -> tuple[E
     """What the user does when the command has begun."""
 
     def user() -> None:
-        assert wait_until(lambda: (workspace / "ready").exists(), 20)
+        assert wait_until(lambda: (workspace / "ready").exists())
         subprocess.run(["/bin/sh", "-c", act], cwd=workspace, check=True)
 
     thread = threading.Thread(target=user)

@@ -51,7 +51,7 @@ async def results(retinue: Retinue, run: str) -> list[str]:
 
 
 async def until(found: Callable[[], Awaitable[Any]]) -> Any:
-    for _ in range(5_000):  # however busy the machine is
+    for _ in range(12_000):  # however busy the machine is
         if value := await found():
             return value
         await asyncio.sleep(0.01)

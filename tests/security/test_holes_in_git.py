@@ -20,6 +20,7 @@ from retinue.tools.builtin.kit import Kit
 from tests.cli.house import House, house
 from tests.needs import needs
 from tests.security.holes import git, make_repository, shown_by
+from tests.waiting import until
 
 pytestmark = needs("git")
 ISOLATED = json.dumps({"one": {"description": "d", "prompt": "p", "isolation": "worktree"}})
@@ -347,11 +348,7 @@ def test_a_start_does_not_wait_until_a_large_copy_is_removed(
         assert trees.runs() == [] and [n for n in os.listdir(trees.folder) if removal.GONE in n]
         monkeypatch.setattr(removal, "remove", true_remove)
         await trees.sweep()
-        for _ in range(500):
-            if not os.listdir(trees.folder):
-                break
-            await asyncio.sleep(0.01)
-        assert os.listdir(trees.folder) == []
+        await until(lambda: not os.listdir(trees.folder))
 
     asyncio.run(main())
 

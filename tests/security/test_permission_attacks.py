@@ -253,7 +253,7 @@ def agent(name: str, *turns: Any, **fields: Any) -> Agent:
 
 
 async def first_question(retinue: Retinue) -> Any:
-    for _ in range(1_000):
+    for _ in range(12_000):
         if found := await retinue.questions():
             return found[0]
         await asyncio.sleep(0.01)

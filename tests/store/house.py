@@ -8,6 +8,7 @@ from pathlib import Path
 
 from retinue.store.sqlite import SqliteStore
 from tests.contracts.store import World
+from tests.waiting import SECONDS
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -45,4 +46,4 @@ def python(code: str, *args: object) -> list[str]:
 
 def run(command: list[str]) -> subprocess.CompletedProcess[str]:
     env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])}
-    return subprocess.run(command, env=env, capture_output=True, text=True, timeout=50)
+    return subprocess.run(command, env=env, capture_output=True, text=True, timeout=SECONDS)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -217,15 +217,6 @@ async def raw(llm: FakeLLM, data: bytes, first: float = 10.0, quiet: float = 10.
     finally:
         writer.transport.abort()
     return Got(b"".join(parts), end)
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Wait for something that happens soon."""
-    for _ in range(1000):
-        if condition():
-            return
-        await asyncio.sleep(0.005)
-    raise AssertionError("it did not happen")
 
 
 def wire(post: Post) -> bytes:

@@ -18,17 +18,8 @@ from retinue.core.values import Assistant, Call
 from retinue.errors import ConfigError
 from retinue.testing import fake_llm
 from retinue.testing.fake_llm import FAULTS, FakeLLM, Settings, main
-from tests.testing.fake_llm_support import (
-    ALL,
-    connect,
-    good,
-    raw,
-    send,
-    text_of,
-    tools,
-    until,
-    wire,
-)
+from tests.testing.fake_llm_support import ALL, connect, good, raw, send, text_of, tools, wire
+from tests.waiting import until
 
 BOTH = [False, True]
 

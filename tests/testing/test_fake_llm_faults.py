@@ -11,7 +11,8 @@ import pytest
 
 from retinue.testing.fake_llm import FAULTS, FakeLLM
 from tests.testing.fake_llm_faults_support import BOTH, FAST, TEXT, at, hit, is_ended, with_dialects
-from tests.testing.fake_llm_support import ALL, KEY, Got, Post, good, send, text_of, until
+from tests.testing.fake_llm_support import ALL, KEY, Got, Post, good, send, text_of
+from tests.waiting import until
 
 OPENAI = ("openai_chat", "openai_responses")
 Row = tuple[int, dict[str, str], dict[str, Any]]

@@ -14,7 +14,8 @@ import pytest
 from retinue.models.sse import Events
 from retinue.testing.fake_llm import FakeLLM, Settings
 from tests.testing.fake_llm_faults_support import BOTH, CALLS, FAST, TEXT, hit, is_ended
-from tests.testing.fake_llm_support import ALL, Got, calls_of, connect, good, send, text_of, until, wire
+from tests.testing.fake_llm_support import ALL, Got, calls_of, connect, good, send, text_of, wire
+from tests.waiting import until
 
 
 @pytest.mark.parametrize("dialect", ALL)

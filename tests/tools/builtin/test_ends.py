@@ -16,6 +16,7 @@ from retinue.sandbox.base import Limits
 from retinue.sandbox.running import Tree
 from tests.needs import needs
 from tests.tools.builtin.filecase import Desk, tree
+from tests.waiting import SECONDS
 
 FLOOD = "import os\nwhile True: os.write(1, b'x' * 65536); os.write(2, b'y' * 65536)"
 STUBBORN = "import signal, os, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\nos.write(1, b'.')\ntime.sleep(600)"
@@ -34,7 +35,7 @@ def test_what_floods_full_and_unread_pipes_is_ended(code: str) -> None:
         process.stdin.write(b"z" * (1 << 20))  # nobody reads that
         await process.stdout.read(1)
         await asyncio.sleep(0.2)  # its pipes fill up, and the reader is paused
-        await asyncio.wait_for(ending.end(process), 30)
+        await asyncio.wait_for(ending.end(process), SECONDS)
         return process.pid
 
     pid = asyncio.run(main())
@@ -49,7 +50,7 @@ def test_a_pipe_that_another_process_holds_is_not_waited_for() -> None:
         process = await _started(code)
         assert process.stdout is not None
         await process.stdout.readline()
-        assert await ending.ended(process, 20)
+        assert await ending.ended(process, SECONDS)
         begun = time.monotonic()
         await ending.end(process)
         return time.monotonic() - begun
@@ -65,7 +66,7 @@ def test_whoever_is_cancelled_while_a_process_ends_leaves_nothing_behind() -> No
         ends.cancel()
         with pytest.raises(asyncio.CancelledError):
             await ends
-        assert await ending.ended(process, 20)
+        assert await ending.ended(process, SECONDS)
         await asyncio.sleep(0.05)
 
     asyncio.run(main())
@@ -87,7 +88,7 @@ def test_a_command_that_cannot_be_killed_is_given_up(monkeypatch: pytest.MonkeyP
             patched.setattr(transport, "kill", lambda: None)
             patched.setattr(running, "sweep", lambda tag: [])
             command.stop("stopped")
-            why = (await asyncio.wait_for(command.wait(), 30)).why
+            why = (await asyncio.wait_for(command.wait(), SECONDS)).why
         os.killpg(pid, 9)
         await asyncio.sleep(0.1)
         return why

@@ -65,7 +65,7 @@ def prepare(folder: Path) -> House:
 
 
 async def ready(house: House) -> None:
-    assert await asyncio.to_thread(wait_until, (house.workspace / "ready").exists, 25)
+    assert await asyncio.to_thread(wait_until, (house.workspace / "ready").exists)
 
 
 TABLE = [*TREES.items(), ("everything", EVERYTHING)]
@@ -132,11 +132,11 @@ def test_nothing_is_left_when_the_runtime_is_killed(tmp_path: Path, background: 
     environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"}
     with subprocess.Popen(argv, cwd=ROOT, env=environment) as victim:
         try:
-            assert wait_until((house.workspace / "ready").exists, 25)
+            assert wait_until((house.workspace / "ready").exists)
             assert len(processes_with(mark)) > 10
         finally:
             victim.kill()
-    assert wait_until(lambda: processes_with(mark) == [], 5)
+    assert wait_until(lambda: processes_with(mark) == [])
 
     async def restart(house: House) -> tuple[Answer, Answer]:
         again = house.caller("victim", again=True)
@@ -167,7 +167,7 @@ def test_a_runtime_killed_at_any_moment_of_a_start_leaves_nothing(tmp_path: Path
         command = f"sleep 600 {mark}"
         argv = [sys.executable, "-m", "tests.tools.builtin.shell_victim", str(folder), command]
         with subprocess.Popen(argv, cwd=ROOT, env=environment) as victim:
-            wait_until(lambda f=folder: any(f.glob("state/shell/*/start.json")), 25)
+            wait_until(lambda f=folder: any(f.glob("state/shell/*/start.json")))
             wait_until(lambda: False, 0.007 * i)
             victim.kill()
-    assert wait_until(lambda: not any(processes_with(mark) for mark in marks), 5)
+    assert wait_until(lambda: not any(processes_with(mark) for mark in marks))

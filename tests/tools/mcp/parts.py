@@ -12,13 +12,14 @@ from typing import Any
 
 from retinue.tools.base import Answer
 from retinue.tools.mcp_client import Limits, McpServers, ServerConfig
+from tests.waiting import SECONDS
 
 FAKE = Path(__file__).with_name("fake_server.py")
 QUICK = Limits(discover_seconds=0.3, close_seconds=0.5, backoff_seconds=0.01)
 
 
 def fake(*options: str, name: str = "fake", **fields: Any) -> ServerConfig:
-    given = {"start_seconds": 10.0, "call_seconds": 10.0, **fields}
+    given = {"start_seconds": SECONDS, "call_seconds": SECONDS, **fields}
     return ServerConfig(name=name, command=sys.executable, args=("-I", "-S", str(FAKE), *options), **given)
 
 
@@ -39,7 +40,7 @@ def is_alive(pid: int) -> bool:
         return False
 
 
-def until(is_so: Callable[[], bool], seconds: float = 60.0) -> bool:
+def until(is_so: Callable[[], bool], seconds: float = SECONDS) -> bool:
     """Whether something outside this process comes to be."""
     end = time.monotonic() + seconds
     while not is_so():
@@ -49,7 +50,7 @@ def until(is_so: Callable[[], bool], seconds: float = 60.0) -> bool:
     return True
 
 
-async def until_async(is_so: Callable[[], bool], seconds: float = 60.0) -> bool:
+async def until_async(is_so: Callable[[], bool], seconds: float = SECONDS) -> bool:
     end = time.monotonic() + seconds
     while not is_so():
         if time.monotonic() > end:

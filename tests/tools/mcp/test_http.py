@@ -17,6 +17,7 @@ from retinue.tools.mcp_client import McpServers, ServerConfig
 from retinue.tools.mcp_client.wire.events import Events
 from retinue.tools.mcp_client.wire.http import may_follow, shown
 from tests.tools.mcp.parts import call, servers
+from tests.waiting import SECONDS
 
 Answering = Callable[[web.Request], Awaitable[web.StreamResponse]]
 TOOLS = [{"name": "echo", "description": "Says it again.", "inputSchema": {"type": "object"}}]
@@ -380,7 +381,7 @@ def test_a_cancelled_call_ends_its_request(era: str) -> None:
             if message and message["method"] == "tools/call":
                 is_under_way.set()
                 try:
-                    await asyncio.sleep(30)
+                    await asyncio.sleep(3_600)
                 finally:
                     is_let_go.set()
             return None
@@ -392,7 +393,7 @@ def test_a_cancelled_call_ends_its_request(era: str) -> None:
             under_way.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await under_way
-            await asyncio.wait_for(is_let_go.wait(), 10.0)
+            await asyncio.wait_for(is_let_go.wait(), SECONDS)
         told = [b["method"] for _, _, b in peer.seen if b and b["method"] == "notifications/cancelled"]
         assert len(told) == (1 if era == "handshake" else 0)
 

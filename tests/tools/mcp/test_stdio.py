@@ -17,6 +17,7 @@ from retinue.errors import ConfigError
 from retinue.tools.mcp_client import Limits, McpError, ServerConfig
 from retinue.tools.mcp_client.wire.stdio import Lines
 from tests.tools.mcp.parts import FAKE, QUICK, call, fake, is_alive, servers, until, until_async
+from tests.waiting import SECONDS
 
 
 @pytest.mark.parametrize(
@@ -353,7 +354,7 @@ def test_servers_and_all_they_have_started_die_with_us(tmp_path: Path) -> None:
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     host = subprocess.Popen([sys.executable, str(program)], env=env)
     try:
-        assert until(lambda: told.exists() and told.read_text().endswith("."), 30.0)
+        assert until(lambda: told.exists() and told.read_text().endswith("."))
         pids = [int(p) for p in told.read_text().split()[:2]]
         assert all(map(is_alive, pids))
         host.send_signal(signal.SIGKILL)
@@ -366,10 +367,10 @@ def test_servers_and_all_they_have_started_die_with_us(tmp_path: Path) -> None:
 
 def test_closing_does_not_wait_for_a_server_that_is_starting() -> None:
     async def main() -> None:
-        found = servers(fake("start=hang", start_seconds=60.0))
+        found = servers(fake("start=hang", start_seconds=3_600.0))
         starting = asyncio.create_task(found.start())
         await asyncio.sleep(0.2)
-        async with asyncio.timeout(10.0):
+        async with asyncio.timeout(SECONDS):
             await found.close()
             await starting
         assert found.status()[0].state == "closed"
