@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 from retinue.cli.host import retention_of
 from retinue.housekeeping import Retention
-from tests.cli.house import SECONDS, house
+from tests.cli.house import house
 
 
 def test_the_settings_of_a_user_reach_the_host(tmp_path: Path) -> None:
@@ -20,9 +19,7 @@ def test_the_settings_of_a_user_reach_the_host(tmp_path: Path) -> None:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text("[retention]\ncount = 2\nage = '30d'\n")
         home.ok("run", "the last")
-        until = time.monotonic() + SECONDS
-        while len(home.lines("ps", "--all", "--json")) > 3 and time.monotonic() < until:
-            time.sleep(0.1)
+        home.until(lambda: len(home.lines("ps", "--all", "--json")) <= 3)
         left = [line["task"] for line in home.lines("ps", "--all", "--json")]
         assert left[0] == "the last" and len(left) <= 3
 

@@ -19,6 +19,7 @@ from retinue.models.client import checked_url
 from retinue.models.http import Client, HttpModel, Times
 from retinue.testing.fake_llm import FakeLLM
 from tests.models.http_world import FAST, KEY, answering, asking, at_rest, closed_port, complete, http_model, url_of
+from tests.waiting import SECONDS
 
 
 async def failing(model: HttpModel, kind: type[ModelError]) -> Any:
@@ -228,7 +229,7 @@ def test_a_loop_that_is_always_late_still_ends_what_is_silent() -> None:
                 await asyncio.sleep(0.01)
                 block(0.12)
             with pytest.raises(ModelUnavailable, match="no headers came"):
-                await asyncio.wait_for(call, 0.5)
+                await asyncio.wait_for(call, SECONDS)
             await client.close()
 
     asyncio.run(story())

