@@ -90,6 +90,7 @@ class House:
             "XDG_CACHE_HOME": str(folder / "cache"),
             "PYTHONPATH": os.pathsep.join(p for p in sys.path if p),
             "RETINUE_IDLE_SECONDS": "0.5",
+            "RETINUE_START_SECONDS": str(SECONDS),
             "RETINUE_PROBE": "0",
             **env,
         }

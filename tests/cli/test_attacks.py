@@ -93,7 +93,7 @@ def test_a_store_that_another_program_holds_is_told_with_its_process(tmp_path: P
         )
         try:
             assert holder.stdout is not None and holder.stdout.readline()
-            one_line(home.run("run", "x", env={"RETINUE_START_SECONDS": "0.5"}), 1, "retinue.db")
+            one_line(home.run("run", "x", env={"RETINUE_START_SECONDS": "2"}), 1, "retinue.db")
             assert home.runs()[0]["state"] == "completed"
         finally:
             holder.communicate("")

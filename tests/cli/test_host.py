@@ -213,7 +213,7 @@ def test_a_store_that_another_program_holds_is_named(tmp_path: Path) -> None:
         lock = Lock(str(store))
         lock.acquire()
         try:
-            done = home.run("run", "--store", str(store), "hello", env={"RETINUE_START_SECONDS": "0.5"})
+            done = home.run("run", "--store", str(store), "hello", env={"RETINUE_START_SECONDS": "2"})
         finally:
             lock.release()
         assert done.returncode == 1

@@ -75,6 +75,21 @@ async def talking(
             await client.close()
 
 
+class Together:
+    """A script that answers nobody after the first `before` until so many are there at once."""
+
+    def __init__(self, n: int, text: str = "Hello.", *, before: int = 0) -> None:
+        self._n, self._text, self._before = n, text, before
+        self._all_are_there = asyncio.Event()
+
+    async def __call__(self, heard: Any) -> str:
+        if heard.n >= self._before + self._n:
+            self._all_are_there.set()
+        if heard.n > self._before:
+            await self._all_are_there.wait()
+        return self._text
+
+
 def asking(text: str = "Hello?", *, run: str = "r1", root: str = "", **fields: Any) -> Request:
     """A request as the runtime makes them."""
     messages: Sequence[Message] = fields.pop("messages", None) or history(User(text=text))

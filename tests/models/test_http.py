@@ -25,6 +25,7 @@ from tests.models.http_world import (
     FAST,
     KEY,
     QUICK,
+    Together,
     answering,
     asking,
     at_rest,
@@ -351,14 +352,12 @@ def test_a_cancelled_call_lets_go_of_its_connection_and_sends_no_more(dialect: s
 def test_a_thousand_streams_run_at_once() -> None:
     async def story() -> None:
         settings = replace(QUICK, pace_seconds=0.1)
-        governor = Governor(width=1_024)
-        async with talking(
-            ["One two three four five."], settings=settings, chunks=5, governor=governor, times=Times(), seconds=1.0
-        ) as (llm, model):
-            calls = [asyncio.create_task(complete(model, asking(run=f"r{i}", root=f"t{i}"))) for i in range(1_000)]
-            await until(lambda: llm.open == 1_000, 20.0)
-            replies = await asyncio.gather(*calls)
-            assert {r.message.text for r in replies} == {"One two three four five."}
+        governor, text = Governor(width=1_024), "One two three four five."
+        script = Together(1_000, text)
+        async with talking(script, settings=settings, chunks=5, governor=governor, times=Times()) as (llm, model):
+            asked = [asking(run=f"r{i}", root=f"t{i}") for i in range(1_000)]
+            replies = await asyncio.gather(*(complete(model, one) for one in asked))
+            assert {r.message.text for r in replies} == {text}
             assert llm.connections == 1_000 and llm.violations == []
             assert at_rest(governor)
 

@@ -13,7 +13,7 @@ from retinue.models.base import Progress, Request
 from retinue.models.explorer import ExplorerModel
 from retinue.models.fallback import Fallback
 from retinue.models.governor import Governor
-from retinue.models.http import Client
+from retinue.models.http import Client, Times
 from retinue.testing import Scripted
 from retinue.testing.fake_llm import FakeLLM
 from tests.models.http_world import (
@@ -73,7 +73,7 @@ def test_what_is_refused_has_left_and_cost_nothing_and_what_broke_off_is_not_for
 def test_a_call_that_waits_for_its_turn_has_not_left(dialect: str) -> None:
     async def story() -> None:
         governor = Governor(width=1, ramp_seconds=0.0)
-        async with talking(dialect=dialect, seconds=5.0, governor=governor) as (llm, model):
+        async with talking(dialect=dialect, seconds=3_600.0, governor=governor, times=Times()) as (llm, model):
             first, second = asking(run="a"), asking(run="b")
             one = asyncio.create_task(complete(model, first))
             await until(lambda: llm.open == 1)

@@ -181,9 +181,11 @@ def reach(places: Places, env: Mapping[str, str]) -> Client:
         client = connect(places, env)
         if client is not None:
             return client
-        why = _launch(places, env, until)
-        if why is not None and not isinstance(why, errors.StoreLocked):
-            raise why
+        found = _launch(places, env, until)
+        if found is not None and not isinstance(found, errors.StoreLocked):
+            # When the time is over before a host has said anything, what the one before it said is worth more.
+            raise why if why is not None and time.monotonic() >= until else found
+        why = found
         if why is not None:
             time.sleep(0.05)
     raise why or HostGone("the host did not answer. `retinue stop` ends it; its log may say more: " + places.log)
