@@ -13,6 +13,7 @@ from retinue.core.values import NANOS_PER_USD, Budget, OnLimit
 DIMENSIONS = ("tokens", "usd", "turns", "calls")
 Limit = tuple[int | None, int | None, int | None, int | None]
 UNLIMITED: Limit = (None, None, None, None)
+"""Most accounts have no limit: this one object says so, which is quickly seen and not written out in their rows."""
 Funded = tuple[bool, bool, bool, bool]
 UNFUNDED: Funded = (False, False, False, False)
 
@@ -74,4 +75,5 @@ def funded(account: Account, add: Amounts) -> Amounts:
 
 def limits_of(budget: Budget) -> Limit:
     usd = None if budget.usd is None else round(budget.usd * NANOS_PER_USD)
-    return (budget.tokens, usd, budget.turns, budget.calls)
+    limit = (budget.tokens, usd, budget.turns, budget.calls)
+    return UNLIMITED if limit == UNLIMITED else limit

@@ -218,10 +218,17 @@ def _refusals(d: Desk, calls: tuple[Call, ...], *, cut: bool) -> dict[int, str]:
 def close_call(run: Run, d: Desk, calls: Calls, index: int, result: Result) -> Run:
     """One call has its result."""
     bit = ~(1 << index)
-    calls = let_rest(calls, index)
-    questions = tuple(q for q in calls.questions if q.index != index) if calls.questions else ()
-    calls = replace(calls, open=calls.open & bit, asks=calls.asks & bit, questions=questions)
-    return settle(d.append(replace(run, suspicion=None), result), d, calls)
+    calls = replace(
+        calls,
+        open=calls.open & bit,
+        tools=calls.tools & bit,
+        woken=calls.woken & bit,
+        asks=calls.asks & bit,
+        waits=tuple(w for w in calls.waits if w.index != index) if calls.waits else (),
+        questions=tuple(q for q in calls.questions if q.index != index) if calls.questions else (),
+    )
+    run = run if run.suspicion is None else replace(run, suspicion=None)
+    return settle(d.append(run, result), d, calls)
 
 
 def settle(run: Run, d: Desk, calls: Calls) -> Run:
@@ -314,6 +321,7 @@ def _close_fans(run: Run, d: Desk, calls: Calls, ready: list[int]) -> tuple[Run,
                 )
                 compose.append(joined)
                 fan.composing = True
+                fan_in.composing += 1
             continue
         _discard(d, fan_in.drop(index))
         text, error = plain_result(fan.in_order())

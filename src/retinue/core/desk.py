@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from msgspec.structs import replace
 
 from retinue.core.effects import Deliver, Effect
@@ -23,23 +21,16 @@ IMAGE = 8_192
 """More tokens than any provider counts for one picture."""
 
 
-@dataclass(slots=True)
 class Desk:
-    tree: Tree
-    spec: Spec
-    now: int
+    """One for each step."""
 
-    @property
-    def order(self) -> Order:
-        return self.spec.order
+    __slots__ = ("now", "order", "rules", "shared", "spec", "tree")
 
-    @property
-    def shared(self) -> Shared:
-        return self.tree.shared
-
-    @property
-    def rules(self) -> Rules:
-        return self.tree.shared.rules
+    def __init__(self, tree: Tree, spec: Spec, now: int) -> None:
+        self.tree, self.spec, self.now = tree, spec, now
+        self.order: Order = spec.order
+        self.shared: Shared = tree.shared
+        self.rules: Rules = tree.shared.rules
 
     @property
     def definition(self) -> Definition:
@@ -61,8 +52,12 @@ class Desk:
 
     def append(self, run: Run, message: Message) -> Run:
         """Add a message to the run's conversation, in this transaction."""
-        self.tree.changes.messages.append((self.spec.conversation, run.length, message))
+        self.write(run, message)
         return replace(run, length=run.length + 1, fresh=run.fresh + weight(message))
+
+    def write(self, run: Run, message: Message) -> None:
+        """The same, for whoever counts it in the run's row himself."""
+        self.tree.changes.messages.append((self.spec.conversation, run.length, message))
 
     def perform(self, effect: Effect) -> None:
         self.tree.changes.effects.append(effect)
@@ -120,8 +115,12 @@ class Desk:
 
 def seated(run: Run, now: int) -> Run:
     """Between two acts of one turn: the run holds its slots, and nothing of it is under way or held in the ledger."""
-    idle = Thinking(attempt=run.attempt, purpose="turn", hold=NOTHING, max_output=0, retry_at=now)
-    return replace(run, state=idle)
+    return replace(run, state=idle(run, now))
+
+
+def idle(run: Run, now: int) -> Thinking:
+    """The state of a run between two acts."""
+    return Thinking(attempt=run.attempt, purpose="turn", hold=NOTHING, max_output=0, retry_at=now)
 
 
 def size(text: str) -> int:

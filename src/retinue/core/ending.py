@@ -151,6 +151,8 @@ def pay(run: Run, d: Desk, call: BrokenOff, usage: Usage | None) -> Run:
 def charged(model: ModelInfo, usage: Usage) -> Usage:
     """What was counted with its cost, where that is not told with it. What was estimated is told apart."""
     nanos = max(0, usage.nanos) or model.cost(usage.input + usage.estimated, usage.output)
+    if not usage.estimated and not usage.nanos_estimated and nanos == usage.nanos:
+        return usage
     rest = (usage.nanos_estimated or nanos - model.price(usage)) if usage.estimated else 0
     return replace(usage, nanos=nanos, nanos_estimated=min(nanos, max(0, rest)))
 
@@ -195,9 +197,19 @@ def conclude(run: Run, d: Desk, ending: Ending) -> Run:
     spec, tree = d.spec, d.tree
     tree.ledger.close(run.id)
     tree.leave_group(spec)
-    ending = replace(ending, helpers=_rests_on(run, d))
-    run = replace(run, wake_at=None, deadline=None, said="", gathered="", spilled=(), work=None, helpers=NO_HELPERS)
-    run = replace(run, state=Ended(ending=ending))
+    helpers = _rests_on(run, d)
+    ending = ending if helpers == NO_HELPERS else replace(ending, helpers=helpers)
+    run = replace(
+        run,
+        state=Ended(ending=ending),
+        wake_at=None,
+        deadline=None,
+        said="",
+        gathered="",
+        spilled=(),
+        work=None,
+        helpers=NO_HELPERS,
+    )
     for mail in d.tree.mail.get(run.id, ()):
         if mail.kind == "news":
             send_on(d, mail, is_quiet=ending.state == "cancelled")

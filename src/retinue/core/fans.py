@@ -34,11 +34,12 @@ class Fan:
 @dataclass(slots=True)
 class FanIn:
     """The fans of a run's current turn by call. `by_turn` counts those that are joined by turn, `out` their children
-    that are not back."""
+    that are not back, `composing` those whose results are being put into words."""
 
     fans: dict[int, Fan] = field(default_factory=dict)
     by_turn: int = 0
     out: int = 0
+    composing: int = 0
 
     def add(self, index: int, fan: Fan) -> None:
         self.fans[index] = fan
@@ -51,4 +52,5 @@ class FanIn:
     def drop(self, index: int) -> Fan:
         fan = self.fans.pop(index)
         self.by_turn -= fan.join == "turn"
+        self.composing -= fan.composing
         return fan

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from copy import copy
 
-from retinue.core.accounts import DIMENSIONS, SURE, UNFUNDED, Account, Chain, Draw, Funded, Guess, Limit, funded
+from retinue.core.accounts import DIMENSIONS, SURE, UNFUNDED, UNLIMITED, Account, Chain, Draw, Funded, Guess, Limit, funded
 from retinue.core.caches import Cached
 from retinue.core.lines import LATEST, Lines
 from retinue.core.state import NOTHING, Amounts
@@ -47,6 +47,8 @@ class Ledger:
         self._again: dict[str, None] = {}
 
     def open(self, id: str, parent: str, limit: Limit, funded: Funded, on_limit: OnLimit = "land") -> None:
+        if funded == UNFUNDED:
+            funded = UNFUNDED
         account = Account(id=id, parent=parent, limit=limit, funded=funded, on_limit=on_limit)
         self.accounts[id] = self.touched[id] = account
         self._chains.pop(id, None)
@@ -69,7 +71,7 @@ class Ledger:
             self._note_grants(account)
 
     def _note_grants(self, account: Account) -> None:
-        for i in _RANGE:
+        for i in _RANGE if account.funded is not UNFUNDED else ():
             for giver in self._givers(account, i):
                 self._grants.setdefault((giver.id, i), {})[account.id] = account
 
@@ -133,6 +135,8 @@ class Ledger:
         if found is None:
             made, covered, has_grant = [], [False, False, False, False], False
             for n, account in enumerate(self.chain(id)):
+                if account.limit is UNLIMITED and account.funded is UNFUNDED:
+                    continue
                 amounts = tuple(i for i in _RANGE if account.limit[i] is not None and not covered[i])
                 if amounts:
                     made.append(Draw(account, amounts, n == 0, has_grant))
@@ -330,16 +334,19 @@ class Ledger:
         """Up to the first funded account the hold moves; above it the grant shrinks by what was spent."""
         if hold == NOTHING == spent:
             return
-        touched, is_spent = self.touched, spent != NOTHING
-        more = [sign * amount for amount in hold]
+        touched, is_held, is_spent = self.touched, hold != NOTHING, spent != NOTHING
+        tokens, nanos, turns, calls = hold if sign > 0 else (-hold[0], -hold[1], -hold[2], -hold[3])
         for account in chain:
-            a, b, c, d = account.held
-            account.held = [a + more[0], b + more[1], c + more[2], d + more[3]]
+            if is_held:
+                a, b, c, d = account.held
+                account.held = [a + tokens, b + nanos, c + turns, d + calls]
             if is_spent:
                 a, b, c, d = account.spent
                 account.spent = [a + spent[0], b + spent[1], c + spent[2], d + spent[3]]
             if account.funded is not UNFUNDED:
-                more = [-spent[i] if is_funded else more[i] for i, is_funded in enumerate(account.funded)]
+                more = zip(account.funded, spent, (tokens, nanos, turns, calls), strict=True)
+                tokens, nanos, turns, calls = (-s if is_funded else m for is_funded, s, m in more)
+                is_held = True
             touched[account.id] = account
             if sign < 0 and self.waits:
                 self.lines.ease(account.id)
@@ -347,6 +354,8 @@ class Ledger:
     def keep(self, id: str, reserve: Amounts) -> None:
         """Set aside what the owner's last turn would cost."""
         account = self.accounts[id]
+        if account.limit is UNLIMITED:
+            return
         kept = [r if limit is not None else 0 for r, limit in zip(reserve, account.limit, strict=True)]
         if kept != account.reserve:
             account.reserve = kept
@@ -370,7 +379,7 @@ class Ledger:
             self.touched[parent.id] = account = parent
 
     def _forget(self, account: Account) -> None:
-        for i in _RANGE:
+        for i in _RANGE if account.funded is not UNFUNDED else ():
             for giver in self._givers(account, i):
                 grants = self._grants[(giver.id, i)]
                 del grants[account.id]
@@ -383,11 +392,13 @@ class Ledger:
         self._draws.pop(account.id, None)
 
     def _give_back(self, account: Account) -> None:
+        if account.funded is UNFUNDED:
+            return
         left = [0, 0, 0, 0]
         for i, limit in enumerate(account.limit):
             if account.funded[i] and limit is not None:
                 left[i] = limit - account.spent[i]
-        if any(left):
+        if left != [0, 0, 0, 0]:
             self.release(account.parent, (left[0], left[1], left[2], left[3]))
 
 

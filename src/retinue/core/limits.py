@@ -105,6 +105,8 @@ def budget_of(spec: Spec, account: Account) -> Budget:
 def with_budget_of_now(tree: Tree, spec: Spec) -> Spec:
     """The order as its tools should see it: a limit that was raised is not the one that was ordered."""
     account, ordered = tree.ledger.accounts.get(spec.id), limits_of(spec.order.budget)
+    if ordered is UNLIMITED:
+        return spec
     limits = () if account is None else zip(ordered, account.limit, strict=True)
     if account is None or not any(was is not None and (now or 0) > was for was, now in limits):
         return spec

@@ -36,7 +36,7 @@ from retinue.core.events import (
 from retinue.core.orders import Spec
 from retinue.core.run import step
 from retinue.core.shared import Shared
-from retinue.core.state import Ended, has_questions
+from retinue.core.state import MOVING, QUIET, Ended, has_questions
 from retinue.core.tree import Tree
 from retinue.core.values import Capabilities, Delivery, Origin
 from retinue.errors import InvalidTransition, Refused
@@ -101,16 +101,18 @@ def _run_step(tree: Tree, id: str, at: int, event: RunEvent) -> None:
     run, spec = tree.runs.get(id), tree.specs.get(id)
     if run is None or spec is None:
         raise InvalidTransition(f"{type(event).__name__} for {id}, which is not live")
-    chain, was_moving = tree.ledger.chain(id), tree.is_moving(run)
+    chain, before = tree.ledger.chain(id), run.state
+    was_moving = type(before) in MOVING or tree.is_moving(run)
     after = step(run, event, Desk(tree, spec, at))
     after = replace(after, version=run.version + 1)
-    moved = tree.is_moving(after) - was_moving
+    now = after.state
+    moved = (type(now) in MOVING or tree.is_moving(after)) - was_moving
     if moved:
         tree.ledger.stir(chain, moved)
     tree.runs[id] = tree.changes.runs[id] = after
-    if has_questions(run.state) or has_questions(after.state):
+    if (type(before) not in QUIET and has_questions(before)) or (type(now) not in QUIET and has_questions(now)):
         tree.ask_about(run, after)
-    if isinstance(after.state, Ended) and not tree.is_live(spec.parent):
+    if isinstance(now, Ended) and not tree.is_live(spec.parent):
         tree.dismiss(id)
 
 

@@ -7,7 +7,7 @@ from typing import assert_never
 from msgspec.structs import replace
 
 from retinue.core.calls import dispatch
-from retinue.core.desk import Desk, seated, weight
+from retinue.core.desk import Desk, idle, seated, weight
 from retinue.core.ending import break_off, charged, finish, free_slots, guess, within
 from retinue.core.events import ModelFailed, Replied
 from retinue.core.state import NOTHING, REFUSALS, Run, Thinking
@@ -49,8 +49,13 @@ def take_reply(run: Run, state: Thinking, event: Replied, d: Desk) -> Run:
         spilled = (Artifact(path=sha, bytes=n, sha256=sha),)
     elif said.text:
         spilled = ()
+    d.write(run, said)
     run = replace(
         run,
+        state=idle(run, d.now),
+        length=run.length + 1,
+        context=used.tokens,
+        fresh=0,
         turn=run.turn + 1,
         usage=run.usage.plus(used),
         said=run.said if state.purpose == "announce" else said.text or run.said,
@@ -62,7 +67,6 @@ def take_reply(run: Run, state: Thinking, event: Replied, d: Desk) -> Run:
         prompt=used.input,
         warm_until=warm_until(d, used),
     )
-    run = seated(replace(d.append(run, said), context=used.tokens, fresh=0), d.now)
     if reply.stop == "refusal":
         return finish(run, d, "failed", "refused", error=said.text or "the model refused")
     if state.purpose == "compact":
@@ -77,23 +81,26 @@ def take_reply(run: Run, state: Thinking, event: Replied, d: Desk) -> Run:
 def _counted(run: Run, d: Desk, reply: Reply) -> Usage:
     """What the provider counted; what it did not count is booked at its bound, as an estimate."""
     told = reply.usage
-    used = Usage(
-        input=_in_bounds(told.input),
-        output=_in_bounds(told.output),
-        cache_read=_in_bounds(told.cache_read),
-        cache_write=_in_bounds(told.cache_write),
-        estimated=_in_bounds(told.estimated),
-        turns=1,
-    )
-    if not used.tokens:
+    counts = (told.input, told.output, told.cache_read, told.cache_write, told.estimated)
+    if min(counts) < 0 or max(counts) > MOST_TOKENS:
+        counts = tuple(min(max(0, count), MOST_TOKENS) for count in counts)
+    prompt, output, read, write, estimated = counts
+    if not prompt + output + estimated:
         bound, said = prompt_bound(run, d), weight(reply.message)
         nanos = max(0, told.nanos) or d.model.cost(bound, said)
-        return replace(used, estimated=bound + said, nanos=nanos, nanos_estimated=nanos)
-    return charged(d.model, replace(used, nanos=told.nanos, nanos_estimated=max(0, told.nanos_estimated)))
-
-
-def _in_bounds(count: int) -> int:
-    return count if 0 <= count <= MOST_TOKENS else min(max(0, count), MOST_TOKENS)
+        used = Usage(cache_read=read, cache_write=write, estimated=bound + said, turns=1)
+        return replace(used, nanos=nanos, nanos_estimated=nanos)
+    used = Usage(
+        input=prompt,
+        output=output,
+        cache_read=read,
+        cache_write=write,
+        estimated=estimated,
+        nanos=told.nanos,
+        nanos_estimated=max(0, told.nanos_estimated),
+        turns=1,
+    )
+    return charged(d.model, used)
 
 
 def _take_calls(run: Run, state: Thinking, event: Replied, d: Desk) -> Run:

@@ -129,7 +129,7 @@ def _thinking(run: Run, state: Thinking, event: StateEvent, d: Desk) -> Run:
         case Replied():
             if event.attempt != state.attempt or state.retry_at is not None:
                 raise stale(run, event, f"attempt {event.attempt} is not the current one")
-            return take_reply(replace(run, work=event.work or run.work), state, event, d)
+            return take_reply(run if event.work is None else replace(run, work=event.work), state, event, d)
         case ModelFailed():
             if event.attempt != state.attempt or state.retry_at is not None:
                 raise stale(run, event, f"attempt {event.attempt} is not the current one")

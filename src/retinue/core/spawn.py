@@ -8,7 +8,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from retinue.core import permits, policy
-from retinue.core.accounts import DIMENSIONS, Limit, limits_of
+from retinue.core.accounts import DIMENSIONS, UNFUNDED, UNLIMITED, Limit, limits_of
 from retinue.core.desk import Desk, weight
 from retinue.core.events import CancelAsked, Enlisted, Ordered, Posted
 from retinue.core.fans import Fan, FanIn
@@ -40,16 +40,15 @@ def plan(run: Run, d: Desk, event: Ordered) -> list[tuple[Spec, Limit]]:
     for item, (order, grant) in enumerate(zip(orders, grants, strict=True)):
         slot = Slot(turn=run.turn, index=event.index, item=item, call_id=event.call_id, tool=event.name)
         spec = _child_spec(run, d, order, slot, event)
-        is_limited = any(limit is not None for limit in (order.budget.usd, *_dollar_limits(run, d)))
-        if is_limited and not d.shared.models[spec.model].priced:
+        if not d.shared.models[spec.model].priced and _is_limited_in_dollars(run, d, order):
             raise Refused("price", UNPRICED.format(model=spec.model))
         out.append((spec, grant))
     return out
 
 
-def _dollar_limits(run: Run, d: Desk) -> list[int | None]:
-    """What the run and those above it may spend in dollars: a child on a model without a price would not be bound."""
-    return [account.limit[1] for account in d.tree.ledger.chain(run.id)]
+def _is_limited_in_dollars(run: Run, d: Desk, order: Order) -> bool:
+    """Whether the child or somebody above it has a limit that would not bind it on a model without a price."""
+    return order.budget.usd is not None or any(a.limit[1] is not None for a in d.tree.ledger.chain(run.id))
 
 
 def _check_limits(run: Run, d: Desk, orders: tuple[Order, ...], *, waits: bool) -> None:
@@ -115,7 +114,9 @@ def _grants(run: Run, d: Desk, orders: tuple[Order, ...]) -> list[Limit]:
         except ValueError as error:
             raise Refused("share", str(error)) from None
         asked = [_least(a, p) for a, p in zip(asked, parts, strict=True)]
-    granted = [a for a, o in zip(asked, orders, strict=True) if o.share != DRAWN]
+    granted = [a for a, o in zip(asked, orders, strict=True) if o.share != DRAWN and a is not UNLIMITED]
+    if not granted:
+        return asked
     total = [sum(a[i] or 0 for a in granted) for i in range(4)]
     lack = d.tree.ledger.lacks(run.id, (total[0], total[1], total[2], total[3]))
     if lack is not None:
@@ -247,26 +248,29 @@ def fork_point(run: Run) -> int:
 def enlist(tree: Tree, spec: Spec, grant: Limit, now: int, context: int = 0, deadline: int | None = None) -> Run:
     """The run exists: its row, its account, its first message."""
     order, base = spec.order, spec.base
-    a, b, c, e = (g is not None and bool(spec.parent) and order.share != DRAWN for g in grant)
-    tree.ledger.open(spec.id, spec.parent, grant, (a, b, c, e), order.budget.on_limit)
+    funded = UNFUNDED
+    if grant is not UNLIMITED and spec.parent and order.share != DRAWN:
+        a, b, c, e = (g is not None for g in grant)
+        funded = (a, b, c, e)
+    tree.ledger.open(spec.id, spec.parent, grant, funded, order.budget.on_limit)
     if order.clock == "created" and order.timeout_ms is not None:
         deadline = sooner(deadline, now + order.timeout_ms)
+    text = order.task
+    if order.context.kind == "summary" and order.context.text:
+        text = f"Context from whoever asked:\n{order.context.text}\n\nTask:\n{text}"
+    message, length = User(text=text), base.length if base else 0
+    tree.changes.messages.append((spec.conversation, length, message))
     run = Run(
         id=spec.id,
         state=Queued(),
-        length=base.length if base else 0,
+        length=length + 1,
         start=base.start if base else 0,
         context=context,
+        fresh=weight(message),
         deadline=deadline,
         wake_at=sooner(deadline, now + tree.shared.rules.wait_ms),
         epoch=tree.shared.epoch,
     )
-    text = order.task
-    if order.context.kind == "summary" and order.context.text:
-        text = f"Context from whoever asked:\n{order.context.text}\n\nTask:\n{text}"
-    message = User(text=text)
-    tree.changes.messages.append((spec.conversation, run.length, message))
-    run = replace(run, length=run.length + 1, fresh=weight(message))
     tree.enlist(spec, run)
     tree.ledger.stir(tree.ledger.chain(spec.id), 1)
     tree.changes.specs.append(spec)
@@ -289,8 +293,9 @@ def hire(run: Run, d: Desk, event: Ordered, planned: list[tuple[Spec, Limit]]) -
     )
     for spec, grant in planned:
         spec = tagged(spec, run, d)
-        hold = NOTHING if spec.order.share == DRAWN else tuple(g or 0 for g in grant)
-        tree.ledger.hold(run.id, (hold[0], hold[1], hold[2], hold[3]) if any(hold) else NOTHING)
+        if spec.order.share != DRAWN and grant is not UNLIMITED:
+            hold = tuple(g or 0 for g in grant)
+            tree.ledger.hold(run.id, (hold[0], hold[1], hold[2], hold[3]) if any(hold) else NOTHING)
         known = spec.order.context.tokens if spec.order.context.kind == "run" else run.context + run.fresh
         context = known if spec.base is not None else 0
         enlist(tree, spec, grant, d.now, context, run.deadline)

@@ -258,6 +258,12 @@ def is_seated(run: Run) -> bool:
     return isinstance(run.state, Thinking) or (isinstance(run.state, Working) and run.state.seated)
 
 
+MOVING = frozenset((Queued, Thinking, Short, Working, Stopping))
+"""States in which a run always goes on by itself, for whoever asks at every step."""
+QUIET = frozenset((Queued, Thinking, Stopping, Ended))
+"""States in which nothing is asked."""
+
+
 def is_moving(run: Run, questions: str, *, is_composing: bool) -> bool:
     """Whether the run goes on by itself, without news from its children and without mail: also when the results of its
     children are being put into words. A person who was asked is trusted to answer; the parent that was asked may wait

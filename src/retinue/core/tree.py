@@ -237,7 +237,7 @@ class Tree:
     def is_moving(self, run: Run) -> bool:
         """Whether the run goes on by itself."""
         fan_in = self.fans.get(run.id) if isinstance(run.state, Waiting) else None
-        is_composing = fan_in is not None and any(fan.composing for fan in fan_in.fans.values())
+        is_composing = fan_in is not None and fan_in.composing > 0
         return is_moving(run, self.specs[run.id].order.questions, is_composing=is_composing)
 
     def is_live(self, id: str) -> bool:
@@ -264,8 +264,14 @@ class Tree:
 
     def bounds(self, id: str) -> tuple[tuple[str, tuple[str, ...]], ...]:
         """The rules of the run and its ancestors, each with the directory in which they are meant."""
-        pairs = zip(self.cwds(id), self.ancestry(id), strict=True)
-        return tuple((cwd, held.rules) for cwd, (_, held) in pairs if held.rules)
+        out = []
+        while (spec := self.specs.get(id)) is not None:
+            run = self.runs.get(id)
+            held = run.access if run is not None and run.access is not None else spec.capabilities
+            if held.rules:
+                out.append((spec.order.cwd, held.rules))
+            id = spec.parent
+        return tuple(out)
 
     def rule_on(self, id: str, call: Call) -> Ruling:
         """What holds for a call of a live run now: rules, modes and what a person has granted."""

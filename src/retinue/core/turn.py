@@ -205,8 +205,11 @@ def longest_reply(run: Run, d: Desk, bound: int, *, is_last: bool) -> tuple[int,
     """
     info, rules, ledger = d.model, d.rules, d.tree.ledger
     output = info.max_output
+    draws = ledger.draws(run.id)
+    if not draws:
+        return output, GO
     prices = ((1, 1), (info.cost(1, 0), info.cost(0, 1)))
-    for draw in ledger.draws(run.id):
+    for draw in draws:
         account = draw.account
         last_too = draw.is_own and not is_last and _lands(account)
         least = MIN_FINAL if is_last else rules.asking_output if account.on_limit == "ask" else rules.min_output
@@ -239,7 +242,7 @@ def post(run: Run, mail: Mail, d: Desk) -> Run:
 
 def read_mail(run: Run, d: Desk) -> Run:
     """Mail becomes messages, once, in this transaction."""
-    for mail in d.tree.take_mail(run.id):
+    for mail in d.tree.take_mail(run.id) if d.tree.has_mail(run.id) else ():
         run = d.append(run, User(text=quote(mail, run, d), sender=mail.sender, kind=mail.kind))
     return run
 
