@@ -21,7 +21,19 @@ from __future__ import annotations
 
 from copy import copy
 
-from retinue.core.accounts import DIMENSIONS, SURE, UNFUNDED, UNLIMITED, Account, Chain, Draw, Funded, Guess, Limit, funded
+from retinue.core.accounts import (
+    DIMENSIONS,
+    SURE,
+    UNFUNDED,
+    UNLIMITED,
+    Account,
+    Chain,
+    Draw,
+    Funded,
+    Guess,
+    Limit,
+    funded,
+)
 from retinue.core.caches import Cached
 from retinue.core.lines import LATEST, Lines
 from retinue.core.state import NOTHING, Amounts

@@ -95,6 +95,8 @@ class Redactor:
 class ByteStream:
     """Holds back the end of what it was fed as long as that may be the beginning of a secret, and no more."""
 
+    __slots__ = ("_data", "_n_shown", "_redactor")
+
     def __init__(self, redactor: Redactor) -> None:
         self._redactor, self._data, self._n_shown = redactor, b"", 0
 
@@ -120,16 +122,18 @@ class ByteStream:
 class Stream:
     """The same for text."""
 
+    __slots__ = ("_bytes",)
+
     def __init__(self, redactor: Redactor) -> None:
         self._bytes = ByteStream(redactor)
 
     def feed(self, piece: str) -> str:
-        if not piece:
+        if not piece or not (self._bytes._redactor or self._bytes._data):
             return piece
         return self._bytes.feed(piece.encode("utf-8", _PASS)).decode("utf-8", _PASS)
 
     def close(self) -> str:
-        return self._bytes.close().decode("utf-8", _PASS)
+        return self._bytes.close().decode("utf-8", _PASS) if self._bytes._data else ""
 
 
 class _Matcher:

@@ -148,7 +148,7 @@ class Trees:
                 self.refuse_request(event)
             except Refused as refusal:
                 return self._refuse(run, at, event, f"refused ({refusal.limit}): {refusal}")
-        tree = self._home(run, event)
+        tree = self._home(run, event) if isinstance(event, OfTree) else self.index.runs.get(run)
         if tree is None:
             return self._refuse(run, at, event)
         self._at = at
@@ -161,9 +161,11 @@ class Trees:
 
     def _after(self, tree: Tree) -> None:
         """A tree with nothing open is not kept; a root that has ended hears nothing any more."""
+        if tree.root in tree.runs:
+            return
         if tree.is_empty:
             self._close(tree)
-        elif tree.root not in tree.runs and len(self._writing.get(tree.conversation, ())) > 1:
+        elif len(self._writing.get(tree.conversation, ())) > 1:
             self._follow(tree.conversation)
 
     @property

@@ -125,9 +125,9 @@ class Attempt:
     ) -> Reply:
         decoder: Decoder = self.codec.decoder(self.options)
         self.progress.follow(lambda: believed(*decoder.so_far(), self.asked, is_whole=False))
-        unpack, times, shown = unpacker(response.headers), self.times, self.redactor.stream()
+        unpack, times, now = unpacker(response.headers), self.times, asyncio.get_running_loop().time
         # What has come is cleaned before it is read: an error in it is cut short. Deltas are cleaned as one text.
-        arriving, now = self.strict.byte_stream(), asyncio.get_running_loop().time
+        arriving, shown = self.strict.byte_stream(), self.redactor.stream()
         size, since = 0, now()
         limit.until, limit.why = min(latest, since + times.idle), "idle"
         content = response.content

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Protocol
+
+from msgspec import Struct, field
 
 from retinue.core.effects import Purpose
 from retinue.core.values import Message, ModelInfo, Reply, ToolSchema, Usage
+
+NOTHING = Usage()
 
 
 class Progress:
@@ -23,10 +26,11 @@ class Progress:
     def __init__(self, mark: Callable[[bool], None] | None = None, *, is_told: bool = False) -> None:
         self._is_told = is_told
         self._is_out = self._is_lost = self._is_marked = False
-        self._spent = Usage()
+        self._spent = NOTHING
         self._count: Callable[[], Usage] | None = None
         self._mark = mark
-        self._tell()
+        if not is_told:
+            self._tell()
 
     def _tell(self) -> None:
         if self._mark is not None and (is_sent := self.sent) != self._is_marked:
@@ -54,6 +58,8 @@ class Progress:
 
     def wait(self) -> None:
         """Nothing (more) is sent yet. What an attempt before this one is known to have cost stays."""
+        if self._is_told and not self._is_out:
+            return
         self._end_attempt()
         self._tell()
 
@@ -79,12 +85,11 @@ class Progress:
         self._tell()
 
     def _settle(self, usage: Usage) -> None:
-        self._spent = self._spent.plus(usage)
+        self._spent = self._spent.plus(usage) if self._spent is not NOTHING else usage
         self._is_out, self._count = False, None
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(Struct, frozen=True):
     """Everything a model needs for one reply. `messages` is valid for every provider: each call has its result.
 
     `tools` may be called now; `declared` stays the same through all turns of a run and through its forks, so that the
@@ -106,7 +111,7 @@ class Request:
     max_output: int
     key: str
     declared: tuple[ToolSchema, ...] = ()
-    progress: Progress = field(default_factory=Progress, compare=False, repr=False)
+    progress: Progress = field(default_factory=Progress)
 
 
 class Models(Protocol):

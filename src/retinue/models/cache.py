@@ -94,7 +94,7 @@ class Warmth:
     def worth(self, size: int) -> float:
         """Seconds that a call may wait for a prefix of so many bytes to be warm. It saves the difference between
         writing it to the cache (where that is charged for) or reading it anew, and reading it from the cache."""
-        if not self.keeps(size):
+        if not self.least or not self.keeps(size):
             return 0.0
         saved = size // BYTES_PER_TOKEN * (max(self._plain, self.info.price_cache_write or 0) - self._read)
         seconds = saved / (self.second_usd * NANOS_PER_USD) if self.second_usd else self.patience
@@ -186,8 +186,9 @@ class Warming:
         """What can be expected is known only now: the wait for a turn may have been long. A run's own last prompt is
         the longest prefix of its next."""
         warmth, self._own, self._sent = self._warmth, (run,), size
-        shared = warmth.warm(self._prefix) if warmth.keeps(self._shared) else 0
-        self._expected = min(size, max(shared, warmth.warm(self._own)))
+        if warmth.least:
+            shared = warmth.warm(self._prefix) if warmth.keeps(self._shared) else 0
+            self._expected = min(size, max(shared, warmth.warm(self._own)))
         self._at = asyncio.get_running_loop().time()
 
     def came(self) -> None:
@@ -196,7 +197,7 @@ class Warming:
         warmth.first_seconds += (asyncio.get_running_loop().time() - self._at - warmth.first_seconds) / 4
         if warmth.keeps(self._shared):
             warmth._is_warm(self._prefix, self._shared)
-        if warmth.keeps(self._sent):
+        if warmth.least and warmth.keeps(self._sent):
             warmth._is_warm(self._own, self._sent)
         if self._mine is not None:
             warmth._done(self._prefix, self._mine)

@@ -4,8 +4,7 @@ not believed, and what is not counted is estimated from the bytes. All dialects 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from msgspec import Struct
 from msgspec.structs import replace
 
 from retinue.core.values import ModelInfo, Reply, Usage
@@ -18,8 +17,7 @@ PREAMBLE = {"anthropic": 1_024, "gemini": 512, "openai_chat": 512, "openai_respo
 its own list, by model and choice; templates of the others have a date, rules for calls, marks around each message."""
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
+class Asked(Struct, frozen=True):
     """What was sent: `size` bytes, of which replies of `max_output` tokens were permitted. With `is_open` the provider
     may read more than it was sent, because it was asked to search or the like."""
 
@@ -53,6 +51,9 @@ def believed(told: Usage, said: int, asked: Asked, *, is_whole: bool = True) -> 
     read = min(told.cache_read, prompt)
     write = min(told.cache_write, prompt - read)
     used = Usage(input=prompt, output=output, cache_read=read, cache_write=write, estimated=estimated)
+    if not estimated:
+        price = asked.info.price(used)
+        return replace(used, nanos=price) if price else used
     # What is estimated of a prompt is priced as if all of it were written to a cache.
     unread = 0 if prompt else asked.prompt
     guess = asked.info.cost(unread, estimated - unread)
@@ -72,4 +73,5 @@ def grown(before: Usage, told: Usage) -> Usage:
 def length(reply: Reply) -> int:
     """Characters of a reply: what it says, calls, and has thought as far as that was shown."""
     said = reply.message
-    return len(said.text) + len(said.opaque) + sum(len(c.name) + len(c.args) for c in said.calls)
+    calls = sum(len(c.name) + len(c.args) for c in said.calls) if said.calls else 0
+    return len(said.text) + len(said.opaque) + calls

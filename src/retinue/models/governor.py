@@ -328,14 +328,15 @@ class Governor:
         self._pump()
 
     def _worked(self, turn: Turn) -> None:
+        now = self.seconds()
         # While it is broken only the probe counts: what began before the outage may well end in it.
         if not self.is_broken or self._probe is turn:
             self._mend()
             self._accepted()
             self.failures = self._limits_in_a_row = 0
-            self._worked_at = self.seconds()
+            self._worked_at = now
         if turn.at >= self._shrunk_at:
-            is_quick = self.width < self._steady or self._is_calm(self.seconds())
+            is_quick = self.width < self._steady or self._is_calm(now)
             self.width = min(self.most, self.width + (1.0 if is_quick else 1.0 / self.width))
         self._left(turn)
 
@@ -369,6 +370,8 @@ class Governor:
 
     def _accepted(self) -> None:
         self.refusal, self.is_sure = None, False
+        if not self.hearers:
+            return
         hearers = dict(self.hearers)
         self.hearers.clear()
         for tell in hearers.values():

@@ -4,13 +4,12 @@ address that was configured and nowhere else.
 
 from __future__ import annotations
 
-import dataclasses
 import logging
 import math
 import re
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from msgspec.json import Encoder
@@ -29,7 +28,7 @@ from retinue.models.client import Client, Times, checked_url
 from retinue.models.codec import Codec, Options
 from retinue.models.counts import Asked
 from retinue.models.governor import MAX_COOLING, REFUSALS, Governor, Turn
-from retinue.models.outgoing import Outgoing
+from retinue.models.outgoing import Outgoing, Unit
 from retinue.models.tool_limit import fitting, left_out
 
 if TYPE_CHECKING:
@@ -62,12 +61,6 @@ TOOL_NUMBER = re.compile(r"\b(?:tools|function_?declarations)(?:\.|\[)(\d+)", re
 
 MAX_NAME = 200
 LIKE_A_KEY = re.compile(r"(?=.*[A-Za-z])(?=.*[0-9]).{12,}|.{24,}", re.DOTALL)
-
-
-class Unit(Protocol):
-    """How a unit of a conversation is written."""
-
-    def __call__(self, messages: Sequence[Message], *, mark: bool = False) -> bytes: ...
 
 
 class HttpModel:
@@ -146,7 +139,7 @@ class HttpModel:
 
     async def complete(self, request: Request, emit: Callable[[str], None]) -> Reply:
         if not isinstance(request.messages, History):
-            request = dataclasses.replace(request, messages=as_history(request.messages))
+            request = replace(request, messages=as_history(request.messages))
         progress = request.progress
         progress.wait()
         try:
@@ -187,7 +180,7 @@ class HttpModel:
         tried.add("orphan")
         self.n_repairs += 1
         log.error("a conversation was refused and is sent anew, which should not be needed: %s", error)
-        return dataclasses.replace(request, messages=as_history(tuple(request.messages)))
+        return replace(request, messages=as_history(tuple(request.messages)))
 
     async def _send(
         self, request: Request, shared: tuple[Prefix, int], body: list[bytes], emit: Callable[[str], None]
@@ -199,7 +192,7 @@ class HttpModel:
         ):
             warm.sending(request.run, size)
             try:
-                reply = await self._attempt(request, body, turn, emit, warm.came)
+                reply = await self._attempt(request, body, size, turn, emit, warm.came)
             except ModelError as error:
                 raise self._told(error, turn, request) from None
             except ConfigError:
@@ -218,8 +211,8 @@ class HttpModel:
         """Head, units, tail, to be sent one after another: what was written before is not copied here. Of the units
         only the last is written anew, where it carries the cache's breakpoint."""
         messages = request.messages if isinstance(request.messages, History) else as_history(request.messages)
-        unit = self._outgoing.bare_unit if self._outgoing.is_bare(messages) else self._outgoing.unit
-        pieces = messages.encode(self._outgoing.kind(messages), unit)
+        kind, unit = self._outgoing.way(messages)
+        pieces = messages.encode(kind, unit)
         if self._marks and pieces:
             self._mark(messages, pieces, unit)
         tail = self.codec.tail(request.max_output, self._outgoing.options(self.options, messages))
@@ -280,16 +273,22 @@ class HttpModel:
             return (name,), len(head)
         size, length = len(head), messages.conversation.base_length
         if messages.start < length:
-            unit = self._outgoing.bare_unit if self._outgoing.is_bare(messages) else self._outgoing.unit
-            size += len(base.prefix(self._outgoing.kind(messages), messages.start, length, unit))
+            kind, unit = self._outgoing.way(messages)
+            size += len(base.prefix(kind, messages.start, length, unit))
         return (name, id(base), length), size
 
     # the answer
 
     async def _attempt(
-        self, request: Request, body: list[bytes], turn: Turn, emit: Callable[[str], None], came: Callable[[], None]
+        self,
+        request: Request,
+        body: list[bytes],
+        size: int,
+        turn: Turn,
+        emit: Callable[[str], None],
+        came: Callable[[], None],
     ) -> Reply:
-        options, size = self.options, sum(map(len, body))
+        options = self.options
         asked = Asked(size, request.max_output, self.info, is_open=bool(options.extra))
         known = (self._redactor, self._strict)
         attempt = Attempt(self.codec, options, self.model, self._client.times, *known, asked, request.progress)

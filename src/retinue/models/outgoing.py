@@ -7,7 +7,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol
 from weakref import WeakKeyDictionary, WeakSet
 
 from msgspec.structs import replace
@@ -31,6 +31,12 @@ PICTURES = re.compile(r"\bimages?\b|image_|_image|inline_?data|\bpictures?\b|\bv
 REFUSED = "the model's provider refused it"
 
 
+class Unit(Protocol):
+    """How a unit of a conversation is written."""
+
+    def __call__(self, messages: Sequence[Message], *, mark: bool = False) -> bytes: ...
+
+
 class Outgoing:
     """The conversations of one model (`maker`: its provider and its name there) in the words of a codec."""
 
@@ -38,17 +44,20 @@ class Outgoing:
         self._codec, self._maker = codec, maker
         self._variant = f"{_variant(codec)} {maker}"
         self._bare: WeakSet[Conversation] = WeakSet()
+        self._has_bare = False
         self._refused: set[int] = set()
         self._taken: WeakKeyDictionary[Conversation, int] = WeakKeyDictionary()
 
-    def kind(self, history: History) -> str:
-        """What is written under the same kind is the same, and can be kept."""
-        return f"{self._variant} {len(self._refused)} {'bare' if self.is_bare(history) else 'sealed'}"
+    def way(self, history: History) -> tuple[str, Unit]:
+        """How a conversation is written. What is written under the same name is the same, and can be kept."""
+        is_bare = self._has_bare and self.is_bare(history)
+        kind = f"{self._variant} {len(self._refused)} {'bare' if is_bare else 'sealed'}"
+        return kind, self.bare_unit if is_bare else self.unit
 
     def is_bare(self, history: History) -> bool:
         """Whether seals were refused in this conversation, or in the one that it came from."""
         one: Conversation | None = history.conversation
-        while one is not None and self._bare:
+        while one is not None and self._has_bare:
             if one in self._bare:
                 return True
             one = one.base
@@ -62,6 +71,8 @@ class Outgoing:
 
     def sealed(self, message: Assistant) -> Assistant:
         """A reply as it is kept: its seals with the name of their maker."""
+        if not message.opaque:
+            return message
         owner, newline, kept = message.opaque.partition("\n")
         return replace(message, opaque=f"{owner} {self._maker}\n{kept}") if newline else message
 
@@ -77,6 +88,7 @@ class Outgoing:
         if "seals" not in tried and error.kind != "not_found" and SEALS.search(str(error)):
             tried.add("seals")
             self._bare.add(history.conversation)
+            self._has_bare = True
             return True
         if "pictures" not in tried and PICTURES.search(str(error)):
             tried.add("pictures")
@@ -104,10 +116,12 @@ class Outgoing:
         return replace(message, text=text, images=tuple(kept))
 
     def _with_own_seals(self, message: Assistant, *, is_bare: bool) -> Assistant:
-        owner, newline, kept = message.opaque.partition("\n")
-        dialect, _, maker = owner.partition(" ")
         if is_bare:
             return self._codec.unsealed(replace(message, opaque=""))
+        if not message.opaque:
+            return message
+        owner, newline, kept = message.opaque.partition("\n")
+        dialect, _, maker = owner.partition(" ")
         if not newline:
             return message
         # Stores of earlier versions do not name the maker.

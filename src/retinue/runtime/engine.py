@@ -150,7 +150,7 @@ class Engine:
 
     def post(self, run: str, event: AnyEvent) -> None:
         """Put an event on the queue. Safe to call from the loop's thread only."""
-        self._queue.append((run, self.without_secrets(event), None))
+        self._queue.append((run, self.without_secrets(event) if self.redactor else event, None))
         self._wake.set()
 
     def without_secrets(self, event: E) -> E:
@@ -328,7 +328,9 @@ class Engine:
             if self.bus.busy:
                 self.bus.publish(first, changes.entries)
             for effect in changes.effects:
-                await self._breathe()
+                self._n_done += 1
+                if self._n_done >= MAX_STEPS:
+                    await self._breathe(0)
                 self._perform(effect)
             self.found.saw(changes.runs)
         finally:
@@ -344,7 +346,9 @@ class Engine:
             conversations.heard(conversation, n, message)
         for id, run in changes.runs.items():
             if isinstance(run.state, Ended):
-                await self._breathe()
+                self._n_done += 1
+                if self._n_done >= MAX_STEPS:
+                    await self._breathe(0)
                 self._over(id)
             else:
                 self.on_record[id] = run

@@ -120,7 +120,8 @@ class Performer:
         self._progress.pop(id, None)
         self._stop(id)
         self.holdings.over(id)
-        self._parked = [effect for effect in self._parked if effect.run != id]
+        if self._parked:
+            self._parked = [effect for effect in self._parked if effect.run != id]
         if not self._engine.on_record or len(self._offered) > 256:
             self._offered.clear()
         if (rest := self._tools.over(id, self._engine.is_used)) is not None:
@@ -207,8 +208,9 @@ class Performer:
         event: RunEvent
         try:
             reply = await self._ask(effect, spec, run)
-            spilled = await self._texts.spill(reply.message.text, spec.order.keep_whole)
-            work = None if reply.message.calls else await self._work(spec)
+            text, keep = reply.message.text, spec.order.keep_whole
+            spilled = None if self._texts.fits(text, keep) else await self._texts.spill(text, keep)
+            work = await self._work(spec) if spec.order.isolation and not reply.message.calls else None
             event = Replied(attempt=attempt, reply=reply, spilled=spilled, work=work)
         except ModelUnavailable as error:
             if error.hearers is not None:
@@ -374,12 +376,14 @@ class Performer:
     async def _tool_event(self, effect: CallTool, returned: Returned) -> RunEvent:
         where: Any = {"turn": effect.turn, "index": effect.index, "call_id": effect.call.id, "name": effect.call.name}
         match returned:
-            case Answer(text=text, error=error):
-                text, images = taken_in(clean(text), checked(returned).images)
-                text = self._texts.whole(text)
-                spilled = await self._texts.spill(text)
-                if spilled is not None:
-                    text = clip(text, self._engine.trees.shared.rules.text_cap, spilled[0])
+            case Answer(text=text, error=error, images=images):
+                if images != () or type(text) is not str or type(error) is not bool:
+                    text, images = taken_in(clean(text), checked(returned).images)
+                text, spilled = clean(text), None
+                if not self._texts.fits(text):
+                    text = self._texts.whole(text)
+                    spilled = await self._texts.spill(text)
+                    text = text if spilled is None else clip(text, self._texts.most, spilled[0])
                 return ToolReturned(**where, text=text, error=error, images=images, spilled=spilled)
             case Orders():
                 orders, place = await self._placed(effect.run, checked(returned))

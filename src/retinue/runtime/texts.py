@@ -15,22 +15,26 @@ class Texts:
         self._engine = engine
 
     @property
-    def _most(self) -> int:
+    def most(self) -> int:
         return self._engine.trees.shared.rules.text_cap
+
+    def fits(self, text: str, keep: int | None = None) -> bool:
+        """Whether a text need not be kept: `spill` would say so too."""
+        return keep is None and len(text) <= self.most
 
     def whole(self, text: str) -> str:
         """Without secrets, if it will be cut: half a secret would not be found any more."""
-        return text if len(text) <= self._most else self._engine.redactor.clean(text)
+        return text if len(text) <= self.most else self._engine.redactor.clean(text)
 
     async def cut(self, text: str) -> str:
         text = self.whole(text)
         spilled = await self.spill(text)
-        return text if spilled is None else clip(text, self._most, spilled[0])
+        return text if spilled is None else clip(text, self.most, spilled[0])
 
     async def spill(self, text: str, keep: int | None = None) -> tuple[str, int] | None:
         """Keep an over-long text, or one of more than `keep` bytes: its hash and length, None when it is short."""
         data = text.encode("utf-8", "replace") if keep is not None else b""
-        if len(text) <= self._most and (keep is None or len(data) <= keep):
+        if len(text) <= self.most and (keep is None or len(data) <= keep):
             return None
         data = self._engine.redactor.clean_bytes(data or text.encode("utf-8", "replace"))
         artifact = await self._engine.with_space(lambda: self._engine.store.put_artifact(data))

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from typing import Any, Literal, Protocol
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from retinue.core.effects import ChildOutcome
 from retinue.core.orders import Order, Orders, Spec
@@ -83,8 +85,7 @@ class Look(Protocol):
         """The conversation of a run."""
 
 
-@dataclass(frozen=True, slots=True)
-class Caller:
+class Caller(Struct, frozen=True):
     """Who calls, and what a tool may know of it. `key` names this call for ever; `again` says that an earlier process
     may have started it; `woken`, that it had asked to wait and the wait is over. `back` are the ends of those it waited
     for that are not kept, so that `children` does not show them any more. `root` is the directory in which the run
