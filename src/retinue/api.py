@@ -378,6 +378,8 @@ class Retinue(Budgets):
 
     async def _has_ended(self, id: str) -> bool:
         """Whether the end of a run is on record. (In memory it may have ended a moment before.)"""
+        if id in self._engine.on_record:
+            return False
         row = await self._store.row(id)
         if row is None and self._engine.trees.run(id) is None:
             raise NotFound(f"no run {id!r}")
@@ -400,7 +402,8 @@ class Retinue(Budgets):
         account = await self._store.account(id)
         model = self._engine.trees.shared.models.get(row.spec.model)
         agent = self._crew.agents.get(row.spec.order.agent)
-        return build_outcome(row, account, await self._store.children(id), agent, model)
+        children = await self._store.children(id) if row.run.n_children else []
+        return build_outcome(row, account, children, agent, model)
 
 
 def _held(row: Row, options: Mapping[str, Any]) -> Capabilities:

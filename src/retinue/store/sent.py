@@ -131,12 +131,21 @@ class SentCalls:
 
     def _note(self, run: str, attempt: int) -> None:
         self._last[run] = attempt
-        if self._fd >= 0:
-            with self._or_without():
-                place = self._places.get(run)
-                if place is None:
-                    place = self._places[run] = self._free.pop() if self._free else self._grow()
-                _write(self._fd, _sealed(_NOTE.pack(run.encode(), attempt)), PLACE * (1 + place))
+        if self._fd < 0:
+            return
+        place = self._places.get(run)
+        if place is None and self._free:
+            place = self._places[run] = self._free.pop()
+        note = _sealed(_NOTE.pack(run.encode(), attempt))
+        try:
+            if place is not None and os.pwrite(self._fd, note, PLACE * (1 + place)) == PLACE:
+                return
+        except OSError:
+            pass  # tried once more, where it is known what to do then
+        with self._or_without():
+            if place is None:
+                place = self._places[run] = self._grow()
+            _write(self._fd, note, PLACE * (1 + place))
 
     def _grow(self) -> int:
         """New places at the end, written before the head speaks of them; returns one of them."""
