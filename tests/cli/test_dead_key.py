@@ -52,8 +52,12 @@ def test_a_run_whose_key_is_refused_waits_and_goes_on_with_another(dialect: str,
             what = f"account of {provider} spent" if fault == "F2b" else f"key of {provider} refused"
             assert what in shown and what in listed
             assert OLD not in listed + shown + told.stderr + told.stdout
+            checks = json.loads(house.run("doctor", "--json", "--offline", env=env).stdout)["checks"]
+            (waits,) = [check for check in checks if check["name"] == "runs"]
+            assert what in waits["text"] and waits["state"] == "degraded" and "retinue resume" in waits["fix"]
             told = house.run("resume", env=env_of(llm, dialect, NEW))
             assert (told.returncode, told.stdout.strip()) == (0, "Here I am."), told.stderr
+            assert '"runs"' not in house.run("doctor", "--json", "--offline", env=env).stdout
         finally:
             house.close()
 

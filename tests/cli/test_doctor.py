@@ -106,6 +106,15 @@ def test_providers_are_asked_without_their_keys_and_the_names_of_keys_are_all_th
     assert heard and SECRET not in json.dumps([found, heard])
 
 
+def test_a_key_that_cannot_be_one_is_broken_and_hides_no_other(home: House) -> None:
+    env = {"OPENAI_API_KEY": "two words", "GROQ_API_KEY": SECRET}
+    code, found = findings(home, "--offline", env=env)
+    texts = [f"{check['state']} {check['text']}" for check in found["providers"]]
+    assert code == 1 and any("broken openai: OPENAI_API_KEY holds characters" in text for text in texts), texts
+    assert any("ok groq: GROQ_API_KEY is set" in text for text in texts), texts
+    assert "two words" not in json.dumps(found)
+
+
 def test_a_provider_that_says_nothing_is_not_waited_for(home: House) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         env = {"OPENAI_API_KEY": SECRET, "OPENAI_BASE_URL": f"http://127.0.0.1:{silent.getsockname()[1]}/v1"}

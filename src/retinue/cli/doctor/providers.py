@@ -72,6 +72,12 @@ def reachable(door: Door, *, offline: bool) -> Iterator[Finding]:
     wanted: dict[str, list[tuple[str, str]]] = {}
     for p in PROVIDERS.values():
         key = next((k for k in p.keys if environ.get(k, "").strip()), "")
+        try:
+            p.key(environ)
+        except ConfigError as error:
+            text, _, fix = str(error).partition(": ")
+            yield Finding(name="providers", state="broken", text=f"{p.name}: {text}", fix=fix)
+            continue
         if (key or p.name in used) and (url := p.base_url(environ)):
             wanted.setdefault(url, []).append((p.name, key))
     if not wanted:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 import shutil
 import stat
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -42,7 +43,7 @@ def store(door: Door) -> Iterator[Finding]:
     if isinstance(told, Finding):
         yield told
         return
-    version, known, n_open, n_dead, wrong = told
+    version, known, n_open, n_dead, waits, wrong = told
     for sentence in wrong[:10]:
         fix = "stop using it; restore a backup (`retinue backup` makes them)"
         yield Finding(name="store", state="broken", text=sentence, fix=fix)
@@ -52,12 +53,15 @@ def store(door: Door) -> Iterator[Finding]:
         old = f", to be brought to {known} at the next start" if version < known else ""
         text = f"{path}: {_size(size)}, schema {version}{old}, hash chain and structure whole, {n_open} open runs"
         yield Finding(name="store", state="ok", text=text)
+    for why, n in Counter(waits).items():
+        fix = "set another key or fill the account, then: retinue resume (retinue ps lists the runs)"
+        yield Finding(name="runs", state="degraded", text=f"{n} {'waits' if n == 1 else 'wait'}: {why}", fix=fix)
     if n_dead:
         text = f"{n_dead} announcements could not be delivered"
         yield Finding(name="store", state="degraded", text=text, fix="retinue deliveries")
 
 
-def _look(path: str) -> Finding | tuple[int, int, int, int, list[str]]:
+def _look(path: str) -> Finding | tuple[int, int, int, int, list[str], list[str]]:
     from retinue.store.sqlite_open import APPLICATION_ID, migrations
     from retinue.store.sqlite_verify import check_chains, check_structure
 
@@ -74,9 +78,20 @@ def _look(path: str) -> Finding | tuple[int, int, int, int, list[str]]:
             return Finding(name="store", state="broken", text=text, fix="use a newer version of Retinue")
         n_open: Any = db.execute("select count(*) from runs where open = 1").get
         n_dead: Any = db.execute("select count(*) from outbox where state = 'dead'").get
-        return version, known, int(n_open), int(n_dead), [*check_chains(db), *check_structure(db)]
+        wrong = [*check_chains(db), *check_structure(db)]
+        return version, known, int(n_open), int(n_dead), [] if wrong else _refused(db), wrong
     finally:
         db.close(True)
+
+
+def _refused(db: apsw.Connection) -> list[str]:
+    """Why runs wait whose account their provider refuses, one for each of them."""
+    from retinue.core.state import Thinking, account_refusal
+    from retinue.store.sqlite_rows import read_run
+
+    bodies = db.execute("select body from runs where open = 1").fetchall()
+    runs = [read_run(body) for (body,) in bodies]
+    return [run.state.waits_for for run in runs if isinstance(run.state, Thinking) and account_refusal(run)]
 
 
 def _open(path: str) -> apsw.Connection:
