@@ -3,12 +3,13 @@ ask belongs to a call of a run; what a limit asks belongs to the run whose budge
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Literal
 
 import msgspec
 
-from retinue.core import arguments, limits
+from retinue.core import arguments, limits, permits
 from retinue.core.accounts import DIMENSIONS, limits_of
 from retinue.core.display import one_line, reveal, several_lines
 from retinue.core.events import Answered, Decided, LimitChanged
@@ -121,7 +122,7 @@ async def _asked_by(trees: Trees, read: Read, id: str, root: str = "") -> list[O
             index=q.index,
             call=said.calls[q.index],
             risk=guards.get(said.calls[q.index].name, Guard()).risk,
-            shown=canonical(said.calls[q.index]),
+            shown=canonical(said.calls[q.index], guards.get(said.calls[q.index].name, Guard())),
         )
         for q in calls.questions
     ]
@@ -199,12 +200,18 @@ def several(run: str, questions: Sequence[tuple[str, str]]) -> str:
     return f"run {run} asks {len(questions)} things; answer one of them by its id: {listed}"
 
 
-def canonical(call: Call) -> str:
-    """A call as it will be made: its name and every argument, one a line."""
+def canonical(call: Call, guard: Guard) -> str:
+    """A call as it will be made: its name and every argument, one a line. Behind the name stands the host of an address
+    that looks like another: letters of other scripts, a name before an @."""
     args = arguments.read(call.args)
     if args is None:
         return f"{reveal(call.name, keep='')} {_value(call.args)}"
-    return "\n".join([reveal(call.name, keep=""), *(f"  {reveal(k, keep='')}: {_value(v)}" for k, v in args.items())])
+    url = args.get(guard.subject) if guard.subject == "url" else None
+    host = permits.host_of(url) if isinstance(url, str) else ""
+    looks = rf"https?://\[?{re.escape(host)}\]?(?:[:/?#]|$)"
+    is_plain = not host or re.match(looks, str(url), re.IGNORECASE | re.ASCII)
+    name = reveal(call.name, keep="") + ("" if is_plain else f" (the host is {reveal(host, keep='')})")
+    return "\n".join([name, *(f"  {reveal(k, keep='')}: {_value(v)}" for k, v in args.items())])
 
 
 def _value(value: object) -> str:

@@ -182,3 +182,30 @@ def test_a_page_that_is_kept_is_ruled_on_again(tmp_path: Path, monkeypatch: pyte
     first, _, again = asyncio.run(main())
     assert "word word" in first
     assert "word word" not in again and "may not be asked" in again
+
+
+@pytest.mark.parametrize(
+    ("url", "host"),
+    [
+        ("https://\u0430pple.example/", "xn--pple-43d.example"),
+        ("https://bank.example:443@evil.example/", "evil.example"),
+        ("https://\u212aey.example/", "key.example"),
+        ("https://bank\uff0eexample\u3002evil.example/", "bank.example.evil.example"),
+        ("https://bank.example/", ""),
+        ("HTTPS://Bank.example:8443/x", ""),
+        ("https://[2606:4700::1111]/", ""),
+        ("no address", ""),
+    ],
+)
+def test_whoever_is_asked_sees_the_host_that_will_be_asked(tmp_path: Path, url: str, host: str) -> None:
+    async def main() -> str:
+        reader = agent("reader", call("fetch", url=url), tools=["fetch"])
+        async with Retinue(tmp_path / "r.db") as retinue:
+            run = await retinue.spawn(reader, "Go.", access=Capabilities(mode="manual"), questions="ask")
+            (asked,) = await until(lambda: retinue.questions(run))
+            await retinue.decide(asked.id, False)
+            await retinue.wait(run)
+            return str(asked.shown)
+
+    first = asyncio.run(main()).splitlines()[0]
+    assert first == (f"fetch (the host is {host})" if host else "fetch")

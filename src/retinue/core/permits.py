@@ -291,8 +291,11 @@ def _whole(cwd: str, path: str) -> str:
 
 def _in_domain(url: str, domain: str) -> bool:
     """Whether the host of an address is this one or below it, however it is spelled."""
-    found = re.match(r"[a-z][a-z0-9+.-]*://([^/?#\\]*)", url.strip(), re.IGNORECASE)
-    if found is None:
-        return False
-    host, wanted = spelled(found[1].rpartition("@")[2]), spelled(domain.removeprefix("*."))
+    host, wanted = host_of(url), spelled(domain.removeprefix("*."))
     return bool(host) and (host == wanted or host.endswith("." + wanted))
+
+
+def host_of(url: str) -> str:
+    """The host of an address as it is asked for, or ""."""
+    found = re.match(r"[a-z][a-z0-9+.-]*://([^/?#\\]*)", url.strip(), re.IGNORECASE)
+    return "" if found is None else spelled(found[1].rpartition("@")[2])
