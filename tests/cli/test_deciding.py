@@ -52,6 +52,18 @@ def test_what_was_typed_before_it_could_be_read_is_nothing(key: str) -> None:
     assert "Choose" in shown(made, 5.0)
 
 
+@pytest.mark.parametrize("sentence", ["yes", "why", "no, try it", "lay", "Any", "a1y", "it may", "y y y"])
+@pytest.mark.parametrize("beat", [0.06, 0.2, 0.35])
+def test_a_sentence_that_is_typed_for_somebody_else_decides_nothing(sentence: str, beat: float) -> None:
+    """Somebody writes on and does not look; the question has been there for long. Only a choice alone is one."""
+    made, now = decision(), 10.0
+    for letter in sentence:
+        assert made.press(letter, now) is None
+        now += beat
+    assert made.press("enter", now) is None, "after a word Enter ends the word"
+    assert made.press("n", now + 2) is None and made.press("enter", now + 3) == "n", "who stops and chooses decides"
+
+
 def test_a_paste_never_decides() -> None:
     made = decision()
     made.press("paste:y", 1.0)
@@ -68,11 +80,13 @@ def test_arrows_and_numbers_mark_and_escape_leaves() -> None:
     made.press("down", 1.0)
     made.press("down", 1.1)
     assert made.marked == 1
-    made.press("3", 1.2)
-    assert made.marked == 2 and "▸ n Deny" in shown(made, 2.0)
-    made.press("z", 2.0)
+    made.press("3", 2.0)
+    assert made.marked == 2 and "▸ n Deny" in shown(made, 2.5)
+    made.press("left", 3.0)
     assert made.marked == 2
-    assert made.press("esc", 2.1) == LATER
+    made.press("z", 3.1)
+    assert made.marked is None, "no choice: somebody writes"
+    assert made.press("esc", 3.2) == LATER
 
 
 def test_an_answer_without_words_is_none() -> None:

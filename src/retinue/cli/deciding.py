@@ -102,7 +102,9 @@ class Decision:
         if key in ("down", "up"):
             step = 1 if key == "down" else -1
             at = (0 if step > 0 else n - 1) if self.marked is None else max(0, min(n - 1, self.marked + step))
-        if at is None:
+        if at is None or (len(key) == 1 and self.marked not in (None, at) and now - self._marked_at < QUIET_SECONDS):
+            if len(key) == 1:  # somebody writes a sentence: wait until they have stopped
+                self.marked, self._quiet_since = None, now
             return
         if self.choices[at].whole and self._seen < self._n_lines:
             self._hint = f"Read it to its end first: PgDn, {self._n_lines - self._seen} more lines."
