@@ -59,7 +59,8 @@ PROFILES = (
     "Library/Application Support/Google/Chrome/Default/Login Data",
 )
 SHOWN = names(
-    "snapshots/x Library/notes .gitignore .github/x .git/config .venv/bin/python .env.example work/.env notes .pytest_cache/x"
+    "snapshots/x Library/notes .gitignore .github/x .git/config .venv/bin/python .env.example work/.env notes "
+    ".pytest_cache/x"
 )
 
 

@@ -53,7 +53,7 @@ PLAIN = {
 }
 PASTE, PASTED = "[200~", "\x1b[201~"
 STRING_END = re.compile("\x07|\x1b\\\\|\x9c")
-"""How a terminal ends what it tells of itself (its colours, its name): answers to somebody, and nothing that was typed."""
+"""How a terminal ends what it tells of itself (its colours, its name): answers, and nothing that was typed."""
 ESCAPE_SECONDS = 0.05
 
 

@@ -32,9 +32,9 @@ SECRETS = tuple(
                 ".s3cfg .boto .authinfo .authinfo.gpg .oci .cache/huggingface/token .cache/huggingface/stored_tokens "
                 ".rclone.conf .msmtprc .fetchmailrc .mbsyncrc .subversion/auth .hgrc .thunderbird .mysql_history "
                 ".mylogin.cnf .sqlite_history .node_repl_history .irb_history .rediscli_history .lesshst .viminfo "
-                ".kaggle .composer/auth.json .bundle/config .yarnrc .yarnrc.yml .pulumi/credentials.json .databrickscfg "
-                ".Xauthority .ICEauthority .smbcredentials .fly .local/share/fish .pki .snowsql .ngrok2 .copilot snap "
-                "Library/Keychains Library/Cookies Library/Mail Library/Messages Library/Safari"
+                ".kaggle .composer/auth.json .bundle/config .yarnrc .yarnrc.yml .pulumi/credentials.json "
+                ".databrickscfg .Xauthority .ICEauthority .smbcredentials .fly .local/share/fish .pki .snowsql "
+                ".ngrok2 .copilot snap Library/Keychains Library/Cookies Library/Mail Library/Messages Library/Safari"
             )
         ),
     )

@@ -89,7 +89,7 @@ def _refused(db: apsw.Connection) -> list[str]:
     from retinue.core.state import Thinking, account_refusal
     from retinue.store.sqlite_rows import read_run
 
-    bodies = db.execute("select body from runs where open = 1").fetchall()
+    bodies: list[Any] = db.execute("select body from runs where open = 1").fetchall()
     runs = [read_run(body) for (body,) in bodies]
     return [run.state.waits_for for run in runs if isinstance(run.state, Thinking) and account_refusal(run)]
 
