@@ -90,7 +90,6 @@ class House:
             "XDG_CACHE_HOME": str(folder / "cache"),
             "PYTHONPATH": os.pathsep.join(p for p in sys.path if p),
             "RETINUE_IDLE_SECONDS": "0.5",
-            "RETINUE_START_SECONDS": str(SECONDS),
             "RETINUE_PROBE": "0",
             **env,
         }
@@ -136,6 +135,7 @@ class House:
             stdin.seek(0)
             stack.enter_context(contextlib.redirect_stdout(out))
             stack.enter_context(contextlib.redirect_stderr(err))
+            stack.enter_context(mock.patch.object(client, "START_SECONDS", SECONDS))
             if self.quick:
                 stack.enter_context(mock.patch.object(client, "start_process", zygote().start))
             sys.stdin, kept = stdin, sys.stdin

@@ -35,6 +35,7 @@ asyncio.run(warm())
 assert threading.active_count() == 1
 line = socket.socket(fileno=int(sys.argv[2]))
 gc.freeze()
+line.send(b"ready")
 while True:
     data, ancillary, _, _ = line.recvmsg(1 << 20, socket.CMSG_SPACE(8))
     if not data:
@@ -80,6 +81,7 @@ class Zygote:
         self._process = subprocess.Popen(command, pass_fds=[theirs.fileno()], env=env, stderr=subprocess.DEVNULL)
         theirs.close()
         atexit.register(self.close)
+        assert self._line.recv(100) == b"ready", "it ended instead"
 
     def start(self, command: list[str], cwd: str, env: Mapping[str, str]) -> Forked:
         """In the place of `client.start_process`."""

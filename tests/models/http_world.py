@@ -140,6 +140,7 @@ Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Coroutine[Any, An
 async def serving(serve: Serve, **more: Any) -> AsyncIterator[str]:
     """A server of one function; nothing of it is left when the block is."""
     tasks: list[asyncio.Task[None]] = []
+    writers: list[asyncio.StreamWriter] = []
 
     async def one(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -149,6 +150,7 @@ async def serving(serve: Serve, **more: Any) -> AsyncIterator[str]:
             writer.close()
 
     def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writers.append(writer)
         tasks.append(asyncio.create_task(one(reader, writer)))
 
     server = await asyncio.start_server(connected, "127.0.0.1", 0, **more)
@@ -156,11 +158,14 @@ async def serving(serve: Serve, **more: Any) -> AsyncIterator[str]:
         yield f"http{'s' if 'ssl' in more else ''}://127.0.0.1:{server.sockets[0].getsockname()[1]}"
     finally:
         server.close()
+        for _ in range(3):  # whoever was just let in is known a moment later
+            await asyncio.sleep(0)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        await server.wait_closed()
-        await asyncio.sleep(0.01)
+        for writer in writers:
+            writer.transport.abort()  # what nobody reads is not waited for
+        await asyncio.gather(*(writer.wait_closed() for writer in writers), return_exceptions=True)
 
 
 @contextlib.asynccontextmanager

@@ -205,6 +205,29 @@ def test_a_cancelled_upload_ends_its_connection() -> None:
     with_server(serve, story, Times())
 
 
+def test_a_cancelled_upload_leaves_no_socket_open_although_nobody_reads_it() -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.transport.pause_reading()
+        begun.set()
+        await asyncio.sleep(3_600)
+
+    def senders() -> list[Any]:
+        transports: Any = asyncio.get_running_loop()._transports  # type: ignore[attr-defined]
+        return [t for t in transports.values() if t._sock is not None and t.get_write_buffer_size()]
+
+    async def story(model: HttpModel) -> None:
+        asked = asyncio.create_task(complete(model, large()))
+        await begun.wait()
+        await until(senders)
+        asked.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asked
+        await until(lambda: not senders(), 5.0)
+
+    begun = asyncio.Event()
+    with_server(serve, story, Times())
+
+
 # time limits
 
 

@@ -76,7 +76,7 @@ class Exchange:
             await self._begin(connection)
         except BaseException:
             self._stop()
-            connection.close()
+            _drop(connection)
             raise
         return self
 
@@ -125,7 +125,7 @@ class Exchange:
     async def __aexit__(self, *exc: object) -> None:
         assert self._connection is not None
         if self._stop():
-            self._connection.close()
+            _drop(self._connection)
         else:
             # The pool closes a connection whose answer was not read to its end.
             self._connection.release()
@@ -136,6 +136,14 @@ class Exchange:
             return False
         self._rest.cancel()
         return True
+
+
+def _drop(connection: Connection) -> None:
+    """Also what waits to be written: to a peer that does not read it would wait for ever, and keep the socket open."""
+    protocol = connection.protocol
+    if protocol is not None and protocol.transport is not None and protocol.transport.get_write_buffer_size():
+        protocol.transport.abort()
+    connection.close()
 
 
 async def _write(writer: http.StreamWriter, pieces: Iterator[bytes]) -> None:
