@@ -3,6 +3,7 @@
 PYTHON ?= python3
 VENV := .venv
 PY := $(VENV)/bin/python
+MADE := $(VENV)/.made
 CORE := $(VENV)/.core
 READY := $(VENV)/.ready
 
@@ -59,8 +60,7 @@ attack: $(READY) ## the attack cases with and without root, 12,000 schedules of 
 bench: $(READY) ## the benchmarks
 	@$(PY) -m bench.main
 
-# What the program itself needs, and no more: a first look should not wait for the tools of its developers.
-$(CORE): pyproject.toml constraints.txt
+$(MADE):
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 	    echo "retinue needs Python 3.11 or newer, but $(PYTHON) is: $$($(PYTHON) --version 2>&1)." >&2; \
 	    echo "Name another one: make PYTHON=python3.11 $(MAKECMDGOALS)" >&2; exit 1; }
@@ -68,10 +68,15 @@ $(CORE): pyproject.toml constraints.txt
 	    echo "$(PYTHON) cannot make virtual environments: install its venv and ensurepip modules." >&2; exit 1; }
 	@echo "== setup: $(VENV)" >&2
 	@$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+# What the program itself needs, and no more: a first look should not wait for the tools of its developers.
+$(CORE): $(MADE) pyproject.toml constraints.txt
 	@$(PY) -m pip install -q -c constraints.txt -e .
 	@touch $@
 
-$(READY): $(CORE)
+# With them comes the program itself, so that a fresh checkout is installed once.
+$(READY): $(MADE) pyproject.toml constraints.txt
 	@echo "== setup: tools for development" >&2
 	@$(PY) -m pip install -q -c constraints.txt -e '.[dev]'
-	@touch $@
+	@touch $(CORE) $@

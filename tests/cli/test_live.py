@@ -313,7 +313,9 @@ def test_without_colour_nothing_is_coloured_and_without_movement_lines_stay(tmp_
         for env in ({"TERM": "dumb"}, {"CI": "true"}, {"RETINUE_AX_SCREEN_READER": "1"}):
             with terminal(tmp_path) as other:
                 other.retinue("attach", env={**home.env, **env}, cwd=home.project)
-                shown = other.until("running agents ")
+                shown = other.until(
+                    lambda text: any("agents" in line and "running" in line for line in text.split("\n"))
+                )
                 assert "select" not in shown
                 assert ("●" in shown) is ("RETINUE_AX_SCREEN_READER" not in env)
 
