@@ -18,7 +18,7 @@ from retinue.channels.webhook import Webhook
 from tests.channels.receiver import SECRET, Receiver, hang, hook, status
 from tests.contracts.channel import delivery
 from tests.contracts.world import run_async
-from tests.waiting import SECONDS
+from tests.waiting import SECONDS, until
 
 
 @pytest.mark.parametrize("code", [200, 201, 202, 204, 299, 409])
@@ -148,8 +148,8 @@ async def test_a_receiver_that_answers_before_it_has_read_is_heard_and_holds_not
         async with asyncio.timeout(SECONDS):
             with pytest.raises(RetinueError, match="413"):
                 await channel.send(delivery("x" * 8_000_000))
-        await asyncio.sleep(0.1)
-        assert not [task for task in asyncio.all_tasks() if "write_bytes" in repr(task)], "nobody goes on sending"
+        # Nobody goes on sending.
+        await until(lambda: not [task for task in asyncio.all_tasks() if "write_bytes" in repr(task)])
         await channel.close()
 
 
