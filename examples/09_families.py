@@ -28,8 +28,7 @@ async def main() -> None:
         lead = Agent("lead", model=Scripted(talk, name="script"), tools=[length], families=[delegate])
         outcome = await retinue.run(lead, "How long are they?", origin=Origin(channel="console", user="ada"))
         print(outcome.text)
-        await retinue.wait(*(child.id for child in outcome.children))
-        await retinue.drain()
+        await retinue.settle(outcome.id)
 
 
 asyncio.run(main())

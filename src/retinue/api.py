@@ -411,14 +411,25 @@ def _held(row: Row, options: Mapping[str, Any]) -> Capabilities:
     return Capabilities() if "access" in options else row.run.access or row.spec.capabilities
 
 
-def run_sync(agent: Agent, task: str, *, store: str | Path | Store | None = None, **options: Any) -> Outcome:
-    """Run one agent to its end in a program that has no event loop of its own."""
+def run_sync(
+    agent: Agent,
+    task: str,
+    *,
+    store: str | Path | Store | None = None,
+    agents: Sequence[Agent] = (),
+    channels: Mapping[str, Channel] | None = None,
+    models: Models | None = None,
+    **options: Any,
+) -> Outcome:
+    """Run one agent in a program that has no event loop of its own, to the end of everything that it has started."""
     if asyncio._get_running_loop() is not None:
         raise RetinueError("run_sync cannot be used inside an event loop: await Retinue(...).run(...) instead")
 
     async def main() -> Outcome:
-        async with Retinue(store) as retinue:
-            return await retinue.run(agent, task, **options)
+        async with Retinue(store, agents=agents, channels=channels, models=models) as retinue:
+            run = await retinue.spawn(agent, task, **options)
+            await retinue.settle(run)
+            return await retinue._outcome_of(run)
 
     return asyncio.run(main())
 

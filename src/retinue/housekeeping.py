@@ -9,13 +9,16 @@ import contextlib
 import logging
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from msgspec import Meta
 
 from retinue.core.events import AnyEvent, Dropped, Forgotten, Requeued
+from retinue.core.rest import at_work, is_announcing
+from retinue.core.tree import Tree
 from retinue.core.values import Delivery, Value
 from retinue.errors import NotFound, Refused, RetinueError
+from retinue.runtime.bus import Watcher
 from retinue.runtime.engine import Engine
 from retinue.store.base import Compacted, Progress, Row
 from retinue.tools.builtin.kit import Kit
@@ -154,12 +157,56 @@ class Housekeeping:
         await self._tell("", Dropped(key=key))
 
     async def drain(self, timeout_seconds: float = 30.0) -> bool:
-        """Wait until every announcement has arrived or is given up; False when the time was not enough."""
-        with contextlib.suppress(TimeoutError), self._engine.bus.watch() as watcher:
+        """`settle` for all trees: for a program that is about to end; False when the time was not enough."""
+        return await self.settle(timeout_seconds=timeout_seconds)
+
+    async def settle(self, *runs: str, timeout_seconds: float | None = None) -> bool:
+        """Wait until nothing is left to do in the trees of these runs, or in any: everybody in them has ended, in the
+        background too, and what there was to announce has arrived or is given up. What the runs before them in their
+        conversations have left is part of it; who lives only for messages is not waited for. False when the time was
+        not enough, or when somebody's agent is not known to this program."""
+        of = [await self._conversation(run) for run in runs]
+        with contextlib.suppress(TimeoutError), self._engine.bus.watch(size=1) as watcher:
             async with asyncio.timeout(timeout_seconds):
-                while await self._store.deliveries(("pending", "sent")):
-                    await watcher.queue.get()
-        return not await self._store.deliveries(("pending", "sent"))
+                while not self._is_stuck(trees := self._trees_of(of)) and await self._go_on(trees, watcher):
+                    pass
+                await self._engine.caught_up()
+        return not any(at_work(tree) or is_announcing(tree) for tree in self._trees_of(of))
+
+    async def _conversation(self, run: str) -> tuple[str, str]:
+        root = (await self._row(run)).spec.root
+        return root, (await self._row(root)).spec.conversation
+
+    def _trees_of(self, of: Sequence[tuple[str, str]]) -> list[Tree]:
+        trees = self._engine.trees
+        if not of:
+            return list(trees.by_root.values())
+        return [tree for root, conversation in of for tree in trees.up_to(root, conversation)]
+
+    def _is_stuck(self, trees: Sequence[Tree]) -> bool:
+        """Whether all that is left waits for an agent or a model that this program does not know."""
+        left = [id for tree in trees for id in at_work(tree)]
+        return bool(left) and set(left) <= set(self._engine.found.dormant) and not any(map(is_announcing, trees))
+
+    async def _go_on(self, trees: Sequence[Tree], watcher: Watcher) -> bool:
+        """Wait until something has happened in them; whether there was anything left to wait for."""
+        dormant = set(self._engine.found.dormant)
+        left = [id for tree in trees for id in at_work(tree) if id not in dormant]
+        if not left and not any(map(is_announcing, trees)):
+            return False
+        watcher.catch_up()
+        ends = [self._engine.ended(id) for id in left[:1]]
+        awaited: list[asyncio.Future[Any]] = [asyncio.ensure_future(watcher.queue.get()), *ends]
+        try:
+            done, _ = await asyncio.wait(awaited, timeout=1.0, return_when=asyncio.FIRST_COMPLETED)
+            for end in ends:
+                if end in done:
+                    end.result()
+            self._engine.check()
+        finally:
+            for future in awaited:
+                future.cancel()
+        return True
 
     async def backup(self, path: str | Path) -> None:
         """A consistent copy of the store, made while it is in use."""

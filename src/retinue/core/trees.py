@@ -92,6 +92,12 @@ class Trees:
         left = [child for root in earlier for child in self.by_root[root].below(root)]
         return [*([id] if id in tree.runs else tree.below(id)), *left]
 
+    def up_to(self, root: str, conversation: str) -> list[Tree]:
+        """What is open of the tree of this root, and of those before it in its conversation."""
+        roots = list(self._writing.get(conversation, ()))
+        mine = roots[: roots.index(root) + 1] if root in roots else [*roots, root]
+        return [self.by_root[id] for id in mine if id in self.by_root]
+
     def live(self) -> Iterator[tuple[Spec, Run]]:
         for tree in self.by_root.values():
             for id, run in tree.runs.items():

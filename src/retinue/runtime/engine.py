@@ -166,15 +166,15 @@ class Engine:
 
     async def record(self, run: str, event: AnyEvent) -> str:
         """Post an event and wait until its step is committed; returns why it was refused, or ""."""
+        self.check(run)
+        return await self.post_and_tell(run, event)
+
+    def check(self, run: str = "") -> None:
+        """Raise when nothing happens here any more, and `Defect` when the run's tree was set aside."""
         if self._failure is not None:
             raise StoreError(f"the runtime has stopped: {self._failure}") from self._failure
         if not self._open:
             raise RetinueError("the runtime is not open: use it inside `async with Retinue(...)`")
-        self.check(run)
-        return await self.post_and_tell(run, event)
-
-    def check(self, run: str) -> None:
-        """Raise `Defect` when the run's tree was set aside."""
         if run in self._aside:
             raise self._aside[run]
 
@@ -221,11 +221,10 @@ class Engine:
     def ended(self, id: str) -> asyncio.Future[None]:
         """Resolved when the live run `id` has ended and its end is committed."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        if self._failure is not None:
-            future.set_exception(StoreError(f"the runtime has stopped: {self._failure}"))
-            return future
-        if id in self._aside:
-            future.set_exception(self._aside[id])
+        why = self._failure
+        error = self._aside.get(id) if why is None else StoreError(f"the runtime has stopped: {why}")
+        if error is not None:
+            future.set_exception(error)
             return future
         self._ended.setdefault(id, set()).add(future)
         future.add_done_callback(lambda done: self._waited(id, done))
@@ -441,10 +440,9 @@ class Engine:
     def _disappoint(self, error: RetinueError) -> None:
         """Nobody waits for what will not come."""
         waiters: list[asyncio.Future[Any]] = [w for waiting in self._ended.values() for w in waiting]
-        waiters += [done for done, _, _ in self._waiting]
+        waiters += [done for done, _, _ in self._waiting] + [done for _, _, done in self._queue if done is not None]
         if self._commits.under_way is not None:
             waiters += [done for done, _, _ in self._commits.under_way.waiting]
-        waiters += [done for _, _, done in self._queue if done is not None]
         for waiter in waiters:
             if not waiter.done():
                 waiter.set_exception(error)
