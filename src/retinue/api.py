@@ -203,6 +203,7 @@ class Retinue(Budgets):
         return event.id
 
     async def _request(self, event: Requested) -> str:
+        self._engine.performer.outbox.check(event.order.origin)
         self._engine.trees.refuse_request(event)
         why = await self._engine.record("", event)
         if why and self._engine.trees.spec(event.id) is None and await self._store.row(event.id) is None:

@@ -155,6 +155,7 @@ class Housekeeping:
     async def drop_delivery(self, key: str) -> None:
         """Give up on an announcement."""
         await self._tell("", Dropped(key=key))
+        self._engine.performer.outbox.leave(key)
 
     async def drain(self, timeout_seconds: float = 30.0) -> bool:
         """`settle` for all trees: for a program that is about to end; False when the time was not enough."""

@@ -256,7 +256,7 @@ async def test_a_dead_delivery_can_be_given_up() -> None:
 @on_virtual_time
 async def test_an_announcement_that_was_not_sent_yet_is_sent_after_a_restart(kind: str, tmp_path: Path) -> None:
     home, post = Home(kind, tmp_path), Post()
-    async with home.open() as retinue:
+    async with home.open(channels={"post": Post(failures=1)}) as retinue:
         await retinue.run(agent("one", ["It is done."]), "Go.", **announcing())
     async with home.open(channels={"post": post}) as retinue:
         await asyncio.sleep(600)

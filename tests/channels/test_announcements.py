@@ -18,7 +18,6 @@ from retinue import Delivery, Origin, Retinue, Rules
 from retinue.channels.console import Console
 from retinue.channels.file import JsonLines
 from retinue.channels.webhook import Webhook
-from retinue.testing import VirtualClock
 from tests.api.house import STORES, Home, agent, lead_of, on_virtual_time
 from tests.channels.receiver import SECRET, Receiver, hang, status
 from tests.contracts.world import run_async
@@ -237,9 +236,13 @@ async def test_a_process_killed_before_the_webhook_was_answered_announces_once(m
 
 
 @on_virtual_time
-async def test_an_announcement_for_a_channel_that_is_not_there_is_dead_and_says_so() -> None:
-    async with Retinue(clock=VirtualClock(), channels={"file": Console(io.StringIO())}, rules=THREE) as retinue:
+async def test_an_announcement_for_a_channel_that_a_new_process_does_not_have_is_dead_and_says_so(
+    tmp_path: Path,
+) -> None:
+    home, blocked = Home("memory", tmp_path), Blocked(tmp_path)
+    async with home.open(channels={"hook": blocked.channel}, rules=THREE) as retinue:
         await retinue.run(agent("one", ["It is done."]), "Go.", **to("hook"))
+    async with home.open(channels={"file": Console(io.StringIO())}, rules=THREE) as retinue:
         await asyncio.sleep(3_600)
         (dead,) = await retinue.deliveries()
     assert (dead.state, dead.error) == ("dead", "RetinueError: no channel 'hook' in this process")

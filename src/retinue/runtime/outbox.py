@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from retinue.channels.base import Channel
@@ -19,7 +19,7 @@ from retinue.core.state import Ended
 from retinue.core.text import clean, clip
 from retinue.core.values import Delivery, Origin
 from retinue.core.words import plain_result
-from retinue.errors import RetinueError
+from retinue.errors import Refused, RetinueError
 
 if TYPE_CHECKING:
     from retinue.runtime.engine import Engine
@@ -29,28 +29,62 @@ log = logging.getLogger("retinue")
 
 
 class Outbox:
-    """The way from a due delivery to its channel."""
+    """The way from a due delivery to its channel. One place is told one thing at a time, in the order in which it was
+    to be told: what is refused is first in line until it is taken or given up."""
 
     def __init__(self, engine: Engine, tools: Tools, channels: Mapping[str, Channel]) -> None:
         self._engine, self._tools, self._channels = engine, tools, channels
-        self._turns: dict[Origin, tuple[asyncio.Lock, int]] = {}
+        self._lines: dict[Origin, dict[str, asyncio.Event]] = {}
+        self._places: dict[str, Origin] = {}
+
+    def check(self, origin: Origin | None) -> None:
+        """Raise `Refused` for a place that nothing can be delivered to."""
+        if origin is not None and origin.channel and origin.channel not in self._channels:
+            known = ", ".join(sorted(self._channels)) or "none"
+            raise Refused("channel", f"there is no channel {origin.channel!r} here; there is: {known}")
+
+    # who is next
+
+    @property
+    def n_lines(self) -> int:
+        """How many places have something to be told."""
+        return len(self._lines)
+
+    def line_up(self, key: str) -> None:
+        """A delivery that was not in line yet is the last of those to its place."""
+        delivery = self._find(key)
+        if delivery is not None and key not in self._places:
+            line = self._lines.setdefault(delivery.origin, {})
+            line[key], self._places[key] = asyncio.Event(), delivery.origin
+            self._call_first(line)
+
+    def leave(self, key: str) -> None:
+        """A delivery was taken or given up: it is the next one's turn."""
+        origin = self._places.pop(key, None)
+        if origin is not None:
+            line = self._lines[origin]
+            del line[key]
+            self._call_first(line)
+            if not line:
+                del self._lines[origin]
+
+    @staticmethod
+    def _call_first(line: dict[str, asyncio.Event]) -> None:
+        if (first := next(iter(line.values()), None)) is not None:
+            first.set()
 
     async def deliver(self, key: str, at: int) -> None:
         await asyncio.sleep(max(0, at - self._engine.clock.now()) / 1000)
+        if (origin := self._places.get(key)) is not None:
+            await self._lines[origin][key].wait()
         delivery = self._find(key)
+        if delivery is None or delivery.state not in ("pending", "sent"):
+            self.leave(key)
+            return
         text = note = ""
-        if delivery is not None and delivery.group and not delivery.text:
-            if self._is_early(delivery):
-                self._engine.performer.deliver_at(key, self._engine.clock.now() + 200)
-                return
+        if delivery.group and not delivery.text:
             text, note = await self._summary(delivery)
         self._engine.post("", Sent(key=key, text=text, note=note))
-
-    def _is_early(self, summary: Delivery) -> bool:
-        """What the members of a group have to announce comes before its summary, also when it is refused at first."""
-        below, tree = f"{summary.path}/", self._engine.trees.index.deliveries.get(summary.key)
-        others = tree.deliveries.values() if tree is not None else ()
-        return any(d.path.startswith(below) and d.state in ("pending", "sent") for d in others)
 
     def _find(self, key: str) -> Delivery | None:
         tree = self._engine.trees.index.deliveries.get(key)
@@ -76,31 +110,24 @@ class Outbox:
     async def transmit(self, effect: Transmit) -> None:
         delivery = self._find(effect.key)
         if delivery is None:
+            self.leave(effect.key)
             return
         channel = self._channels.get(delivery.origin.channel)
         try:
             if channel is None:
                 raise RetinueError(f"no channel {delivery.origin.channel!r} in this process")
-            async with self._in_turn(delivery.origin):
-                async with asyncio.timeout(self._engine.trees.shared.rules.delivery_timeout_ms / 1000):
-                    await channel.send(delivery)
+            async with asyncio.timeout(self._engine.trees.shared.rules.delivery_timeout_ms / 1000):
+                await channel.send(delivery)
         except Exception as error:
-            self._engine.post("", Bounced(key=effect.key, error=f"{type(error).__name__}: {error}"))
+            bounced = Bounced(key=effect.key, error=f"{type(error).__name__}: {error}")
+            with contextlib.suppress(RetinueError):
+                await self._engine.post_and_tell("", bounced)
+            left = self._find(effect.key)
+            if left is None or left.state not in ("pending", "sent"):
+                self.leave(effect.key)
         else:
             self._engine.post("", Acked(key=effect.key))
-
-    @contextlib.asynccontextmanager
-    async def _in_turn(self, origin: Origin) -> AsyncIterator[None]:
-        """One place is told one thing at a time, in the order in which it was to be told."""
-        turns, users = self._turns.get(origin) or (asyncio.Lock(), 0)
-        self._turns[origin] = (turns, users + 1)
-        try:
-            async with turns:
-                yield
-        finally:
-            turns, users = self._turns.pop(origin)
-            if users > 1:
-                self._turns[origin] = (turns, users - 1)
+            self.leave(effect.key)
 
     async def close(self) -> None:
         """Nothing is sent any more: those that hold something open let go of it."""

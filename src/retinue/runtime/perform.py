@@ -386,6 +386,8 @@ class Performer:
                     text = text if spilled is None else clip(text, self._texts.most, spilled[0])
                 return ToolReturned(**where, text=text, error=error, images=images, spilled=spilled)
             case Orders():
+                for order in returned.spawns:
+                    self.outbox.check(order.origin)
                 orders, place = await self._placed(effect.run, checked(returned))
                 return Ordered(**where, orders=orders, asked_at=effect.at, place=place)
             case Submission():
@@ -425,6 +427,7 @@ class Performer:
     # deliveries
 
     def deliver_at(self, key: str, at: int) -> None:
+        self.outbox.line_up(key)
         self.later(self.outbox.deliver(key, at))
 
     def later(self, work: Any) -> None:
