@@ -96,6 +96,7 @@ class Retinue(Budgets):
                 self._crew.know_model(name)
             for agent in self._first:
                 self._crew.register(agent)
+            self._crew.know_models()
             await self._kit.sweep({spec.id for spec, _ in self._engine.trees.live()}, self._engine.is_used)
             await self._engine.found.take_up()
             self._begin_keeping()
@@ -225,6 +226,7 @@ class Retinue(Budgets):
     async def _known(self, agent: Agent) -> None:
         if agent not in self._crew:
             self._crew.register(agent)
+            self._crew.know_models()
             await self._engine.found.take_up()
 
     # talking to runs
@@ -250,6 +252,8 @@ class Retinue(Budgets):
     async def retry(self, root: str = "") -> None:
         """Runs that wait for their provider try at once, all or those of a tree: a key was brought, or money."""
         self._crew.learn_keys()
+        self._crew.know_models()
+        await self._engine.found.take_up()
         for run in self._engine.waiting_for_provider(root):
             await self._engine.record(run, Woke(early=True))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Sequence
 from typing import Any
@@ -40,6 +41,7 @@ class Crew:
         self.models, self.catalog = models, catalog
         self.agents: dict[str, Agent] = {}
         self.preview = toolbox.preview
+        engine.performer.window.know_model = self.know_model
         self.learn_keys()
 
     def __contains__(self, agent: Agent) -> bool:
@@ -83,6 +85,13 @@ class Crew:
             self.models[name] = model = catalog.find(name)
             learn_from(self._engine.redactor, model)
             self._engine.describe(replace(model.info, name=name, resolved=catalog.resolve(name)))
+
+    def know_models(self) -> None:
+        """The models of open runs that were asked for by name alone; one without a key keeps its runs waiting."""
+        for spec, _ in list(self._engine.trees.live()):
+            if spec.order.agent in self.agents:
+                with contextlib.suppress(ConfigError):
+                    self.know_model(spec.model)
 
     def _equip(self, agent: Agent) -> Sequence[Tool]:
         own = agent.equip(self._kit.tool)

@@ -54,7 +54,8 @@ ORDER: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     (
         {},
         {"prompt": "p", "model": "claude-sonnet-4-5", "tool_access": NOTHING},
-        "Failed to create LLM client: model 'claude-sonnet-4-5' is not known here (known: claude-opus-4-6)",
+        "Failed to create LLM client: no key for anthropic: "
+        "set ANTHROPIC_API_KEY or ANTHROPIC_AUTH_TOKEN in the environment",
     ),
     (
         {},
@@ -92,7 +93,7 @@ FORK_ORDER: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     (
         {},
         {"prompt": "p", "provider": "gemini"},
-        "Failed to create LLM client: model 'gemini-3-flash-preview' is not known here (known: claude-opus-4-6)",
+        "Failed to create LLM client: no key for gemini: set GEMINI_API_KEY or GOOGLE_API_KEY in the environment",
     ),
     (
         {},

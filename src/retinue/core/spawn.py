@@ -84,6 +84,9 @@ def _check_lanes(d: Desk, orders: tuple[Order, ...]) -> None:
 def _check_numbers(run: Run, d: Desk, limits: Limits, n: int, live: int) -> None:
     if limits.depth is not None and d.spec.depth >= limits.depth:
         raise Refused("depth", f"the depth limit is reached (current depth: {d.spec.depth}, max: {limits.depth})")
+    below = len(d.tree.runs) - (d.tree.root in d.tree.runs)
+    if limits.tree is not None and below + n > limits.tree:
+        raise Refused("running", f"{below} runs of this tree are live and {n} more asked for (max {limits.tree})")
     if limits.per_call is not None and n > limits.per_call:
         raise Refused("per_call", f"too many children in one call: {n} (max {limits.per_call})")
     if limits.children is not None and live + n > limits.children:

@@ -30,6 +30,12 @@ def run_id(at: int, *parts: object, count: int | None = None) -> str:
     return f"{t[:8]}-{t[8:]}-7{n}-{'89ab'[int(h[3], 16) & 3]}{h[4:7]}-{h[7:19]}"
 
 
+def moment(at: int, turn: int, index: int) -> int:
+    """The time in the ids of those whom a call starts. The calls of a run count as made one after the other, however
+    fast it was, so that no two of its children are named after the same millisecond."""
+    return at + (max(0, turn - 1) << 6) + index
+
+
 def clip(text: str, cap: int, where: str = "") -> str:
     """At most `cap` characters of `text`; a cut says how much is missing and where the whole is."""
     if len(text) <= cap:

@@ -361,13 +361,14 @@ class Reply(Value):
 
 
 class Limits(Value):
-    """Numbers that can refuse a spawn; None does not."""
+    """Numbers that can refuse a spawn; None does not. `tree` counts the live runs below the root."""
 
     depth: int | None = None
     children: int | None = None
     total: int | None = None
     per_call: int | None = None
     groups: int | None = None
+    tree: int | None = None
 
 
 class Rules(Value):

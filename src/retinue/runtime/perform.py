@@ -43,7 +43,7 @@ from retinue.core.orders import Order, Orders, Spec
 from retinue.core.pictures import taken_in
 from retinue.core.policy import allows
 from retinue.core.state import Run
-from retinue.core.text import clean, clip
+from retinue.core.text import clean, clip, moment
 from retinue.core.values import Call, Reply, Restart, ToolSchema, Work, checked
 from retinue.core.words import plain_result
 from retinue.errors import ModelError, ModelUnavailable, RetinueError
@@ -110,7 +110,7 @@ class Performer:
         self._parked: list[CallModel | CallTool | Compose] = []
         self._progress: dict[str, tuple[int, Progress]] = {}
         self._offered: dict[tuple[str, Any], tuple[ToolSchema, ...]] = {}
-        self._window = Window(engine, tools)
+        self.window = Window(engine, tools)
         self.outbox = Outbox(engine, tools, channels)
         self.holdings = Holdings()
 
@@ -144,7 +144,8 @@ class Performer:
                 elif not spec.order.isolation and self._tools.is_quick(spec.order.agent, effect.call.name):
                     self._call_quick(effect, spec, run)
                 else:
-                    self._start(effect.run, effect.index, self._call_tool(effect, spec, run))
+                    work = self._call_tool(effect, spec, run)
+                    self._start(effect.run, effect.index, work, name=effect.call.name)
             case Compose():
                 spec = engine.trees.spec(effect.run)
                 if spec is not None and spec.order.agent not in self._tools:
@@ -183,8 +184,12 @@ class Performer:
     def tasks(self) -> list[asyncio.Task[None]]:
         return [t for of_run in self._tasks.values() for t in of_run.values()] + list(self._sending)
 
-    def _start(self, run: str, slot: int, work: Any) -> None:
-        task = asyncio.get_running_loop().create_task(work)
+    def calls(self) -> list[tuple[str, str]]:
+        """The tool calls that are under way: whose, and of which tool."""
+        return [(run, t.get_name()) for run, mine in self._tasks.items() for slot, t in mine.items() if slot >= 0]
+
+    def _start(self, run: str, slot: int, work: Any, name: str = "") -> None:
+        task = asyncio.get_running_loop().create_task(work, name=name or None)
         self._tasks.setdefault(run, {})[slot] = task
 
     def _done(self, run: str, slot: int) -> None:
@@ -322,7 +327,7 @@ class Performer:
             again=effect.again,
             woken=effect.woken,
             back=effect.back,
-            look=self._window,
+            look=self.window,
             root=place or spec.order.cwd or self._home,
             held=tree.held(spec.id),
             bounds=tree.bounds(spec.id),
@@ -389,7 +394,8 @@ class Performer:
                 for order in returned.spawns:
                     self.outbox.check(order.origin)
                 orders, place = await self._placed(effect.run, checked(returned))
-                return Ordered(**where, orders=orders, asked_at=effect.at, place=place)
+                asked_at = moment(effect.at, effect.turn, effect.index)
+                return Ordered(**where, orders=orders, asked_at=asked_at, place=place)
             case Submission():
                 done, spec = checked(returned), self._engine.trees.spec(effect.run)
                 work = await self._work(spec) if spec is not None else None

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from retinue.core.orders import Spec
 from retinue.core.state import Run
 from retinue.core.values import Message
+from retinue.errors import ConfigError
 from retinue.store.base import Row
 from retinue.tools.base import Kin, Tool
 
@@ -17,10 +18,11 @@ if TYPE_CHECKING:
 
 
 class Window:
-    """The runtime as tools see it (`tools.base.Look`)."""
+    """The runtime as tools see it (`tools.base.Look`). `know_model` asks the catalog for a model, if there is one."""
 
     def __init__(self, engine: Engine, tools: Tools) -> None:
         self._engine, self._tools = engine, tools
+        self.know_model: Callable[[str], None] = lambda name: None
 
     def defaults(self, agent: str) -> dict[str, Any]:
         return self._tools.defaults(agent)
@@ -30,6 +32,26 @@ class Window:
 
     def models(self) -> Sequence[str]:
         return sorted(self._engine.trees.shared.models)
+
+    def resolved(self, model: str) -> str:
+        known = self._engine.trees.shared.models.get(model)
+        return known.resolved or model if known is not None else model
+
+    def find_model(self, model: str) -> str:
+        try:
+            self.know_model(model)
+        except ConfigError as error:
+            return str(error)
+        return "" if model in self._engine.trees.shared.models else f"no catalog has a model {model!r}"
+
+    def n_calls(self, root: str) -> int:
+        trees, n = self._engine.trees, 0
+        for run, name in self._engine.performer.calls():
+            spec = trees.spec(run)
+            if spec is not None and spec.root == root:
+                tool = self._tools.tools(spec.order.agent).get(name)
+                n += not hasattr(tool, "starts")
+        return n
 
     async def children(self, run: str) -> Sequence[Kin]:
         return self._now(await self._engine.store.children(run))

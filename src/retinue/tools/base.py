@@ -16,7 +16,7 @@ from retinue.core.permits import Ruling
 from retinue.core.policy import narrow
 from retinue.core.secrets import Redactor
 from retinue.core.state import Run
-from retinue.core.text import run_id
+from retinue.core.text import moment, run_id
 from retinue.core.values import Call, Capabilities, Image, Message, Restart, ToolSchema, Value
 from retinue.sandbox.holding import Holding, real_paths
 from retinue.sandbox.private import NOTHING, Private
@@ -71,6 +71,16 @@ class Look(Protocol):
 
     def models(self) -> Sequence[str]:
         """The models that are known."""
+
+    def resolved(self, model: str) -> str:
+        """What the name of a known model stands for: `provider:model` where a catalog has it."""
+
+    def find_model(self, model: str) -> str:
+        """Look a model up that nobody has named yet, as `provider:model`: from then on it is known. Returns why there
+        is none, or ""."""
+
+    def n_calls(self, root: str) -> int:
+        """How many calls are under way in a tree, without those of tools that start children."""
 
     async def children(self, run: str) -> Sequence[Kin]:
         """The children of a run, oldest first, live or ended."""
@@ -135,7 +145,9 @@ class Caller(Struct, frozen=True):
 
     def child_id(self, item: int = 0) -> str:
         """The id that item `item` of this call's children will have, for tools that must name it in their answer."""
-        return run_id(self.at, self.id, self.run.turn, self.call_id, self.index, item, count=(self.index << 6) + item)
+        turn, index = self.run.turn, self.index
+        at = moment(self.at, turn, index)
+        return run_id(at, self.id, turn, self.call_id, index, item, count=(index << 6) + item)
 
     def order(self, agent: Named | str, task: str, **options: Any) -> Order:
         """An order for a child: the agent's own defaults, then `options` (the fields of `Order`)."""

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from retinue.tools.base import Tool
 from retinue.tools.families.agent_settings import AgentSettings
 from retinue.tools.families.agent_start import ForkTool, SpawnTool
-from retinue.tools.families.agent_tool import GUIDE
+from retinue.tools.families.agent_tool import guide
 from retinue.tools.families.agent_watch import CancelTool, ListTool, ResumeTool, SendTool, StatusTool, WaitTool
 from retinue.tools.families.base import Family
 
@@ -23,10 +23,11 @@ class AgentFamily(Family):
 
     def tools(self) -> Sequence[Tool]:
         settings = self.settings
-        start = (SpawnTool(settings), ForkTool(settings))
         kept = settings.finished_kept
-        watch = (StatusTool(kept), CancelTool(kept), ListTool(kept))
-        return (*start, *watch, SendTool(settings), WaitTool(kept), ResumeTool(settings))
+        five = (SpawnTool(settings), ForkTool(settings), StatusTool(kept), CancelTool(kept), ListTool(kept))
+        if settings.more_tools:
+            return (*five, SendTool(settings), WaitTool(kept), ResumeTool(settings))
+        return (*five, SendTool(settings)) if settings.enable_comms else five
 
     def helper_tools(self) -> Sequence[Tool]:
         """With comms a child can write to its parent. Spawn tools are given only where nesting is wired on purpose."""
@@ -36,4 +37,4 @@ class AgentFamily(Family):
 
     @property
     def guide(self) -> str:
-        return GUIDE
+        return guide(self.settings.more_tools)

@@ -4,12 +4,12 @@ what is not on the provider's list is refused.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Annotated
 
 from msgspec import Meta
 
 from retinue.core.values import Value
+from retinue.tools.base import Look
 from retinue.tools.families.base import Complaint, Settings
 
 Number = Annotated[int, Meta(ge=0)]
@@ -39,9 +39,11 @@ class Concurrency(Value, forbid_unknown_fields=True):
 
 class AgentSettings(Settings):
     """`[sub_agents]`. A provider or model of `inherit` is the parent's; a model of None is the first on the provider's
-    list. `allowed_models` are those lists; without them any model that the runtime knows may be asked for.
+    list. `allowed_models` are those lists: each model on them is looked up by its provider and name. Without lists any
+    model that the runtime knows may be asked for.
 
-    `grant_spawn_tools` wires nesting: without it children have no tools to spawn, whatever `allow_nested_spawn` says.
+    `allow_nested_spawn` is a permission, not the wiring: children spawn only where `grant_spawn_tools` gives them the
+    tools as well, which is off. `more_tools`: `agent_send`, `agent_wait` and `agent_resume` beside the five.
     """
 
     default_provider: str = INHERIT
@@ -55,6 +57,12 @@ class AgentSettings(Settings):
     enable_comms: bool = False
     allowed_models: dict[str, tuple[str, ...]] | None = None
     finished_kept: Number = 256
+    more_tools: bool = True
+
+    @property
+    def is_default_named(self) -> bool:
+        """Whether a certain model is configured."""
+        return self.default_model not in (None, INHERIT)
 
     def __post_init__(self) -> None:
         name = self.default_provider
@@ -74,7 +82,7 @@ class AgentSettings(Settings):
 
     def _check_default(self) -> None:
         provider, model = self.default_provider, self.default_model
-        if model is None or model == INHERIT:
+        if not self.is_default_named:
             return
         lists = self.allowed_models or {}
         allowed = lists.get(provider, ()) if provider != INHERIT else [m for known in lists.values() for m in known]
@@ -90,23 +98,37 @@ def provider_of(model: str) -> str | None:
     return next((p for prefix, p in PREFIXES.items() if model.lower().startswith(prefix)), None)
 
 
+def any_provider_of(model: str) -> str:
+    """The same for providers of which the document does not know; what no name tells is unknown."""
+    head, mark, _ = model.replace("/", ":").partition(":")
+    return provider_of(model) or (head.lower() if mark and head else "unknown")
+
+
 def bare(model: str) -> str:
     head, colon, rest = model.partition(":")
     return rest if colon and head.lower() in ALIASES else model
 
 
 def resolve(
-    settings: AgentSettings, provider: str | None, model: str | None, parents: str, known: Sequence[str]
+    settings: AgentSettings, provider: str | None, model: str | None, parents: str, look: Look
 ) -> tuple[str, str, str]:
     """The provider and the model of a child, and the name by which the runtime knows it, or a `Complaint`.
 
-    `parents` is the parent's model, `known` are all that the runtime has.
+    `parents` is the parent's model, by the name that the runtime has for it.
     """
+    known = look.models()
     if settings.allowed_models is None:
-        name, chosen = _unlisted(settings, provider, model, parents, known)
+        name, chosen = _unlisted(settings, provider, model, parents, look)
     else:
-        name, chosen = _listed(settings, settings.allowed_models, provider, model, parents)
+        mine = look.resolved(parents).partition(" | ")[0]  # of several that stand in for each other, the first
+        name, chosen = _listed(settings, settings.allowed_models, provider, model, mine)
+        if chosen == bare(mine) and provider_of(mine) == name:
+            return name, chosen, parents
     real = next((m for m in (chosen, f"{name}:{chosen}") if m in known), None)
+    if real is None and settings.allowed_models is not None:
+        real = f"{name}:{chosen}"
+        if why := look.find_model(real):
+            raise Complaint(f"Failed to create LLM client: {why}")
     if real is None:
         there = ", ".join(known)
         raise Complaint(f"Failed to create LLM client: model '{chosen}' is not known here (known: {there})")
@@ -114,19 +136,24 @@ def resolve(
 
 
 def _unlisted(
-    settings: AgentSettings, provider: str | None, model: str | None, parents: str, known: Sequence[str]
+    settings: AgentSettings, provider: str | None, model: str | None, parents: str, look: Look
 ) -> tuple[str, str]:
-    default = None if settings.default_model in (None, INHERIT) else settings.default_model
+    def of(name: str) -> str | None:
+        return provider_of(look.resolved(name))
+
     wanted = provider or (None if settings.default_provider == INHERIT else settings.default_provider)
+    default = settings.default_model if settings.is_default_named else None
+    if default is not None and wanted is not None and of(default) not in (None, wanted):
+        default = None
     chosen = model or default
-    if chosen is None and wanted is not None and provider_of(parents) != wanted:
-        chosen = next((m for m in known if provider_of(m) == wanted), None)
+    if chosen is None and wanted is not None and of(parents) != wanted:
+        chosen = next((m for m in look.models() if of(m) == wanted), None)
         if chosen is None:
             raise Complaint(f"Failed to create LLM client: no model of provider '{wanted}' is known here")
     chosen = chosen or parents
-    if wanted is not None and provider_of(chosen) not in (None, wanted):
+    if wanted is not None and of(chosen) not in (None, wanted):
         raise Complaint(f"Failed to create LLM client: model '{chosen}' is not of provider '{wanted}'")
-    return wanted or provider_of(chosen) or INHERIT, chosen
+    return wanted or any_provider_of(look.resolved(chosen)), chosen
 
 
 def _listed(
@@ -137,19 +164,28 @@ def _listed(
     parents: str,
 ) -> tuple[str, str]:
     name = provider or settings.default_provider
+    default = settings.default_model
     if name == INHERIT:
-        found = provider_of(model or parents)
+        named = model or (default if settings.is_default_named else None)
+        found = _listing(lists, named) or provider_of(named) if named else provider_of(parents)
         if found is None:
             raise Complaint(
-                f"The provider is ambiguous: it is to be inherited, and {model or parents!r} does not tell it. "
+                f"The provider is ambiguous: it is to be inherited, and {named or parents!r} does not tell it. "
                 f"Name one of {', '.join(PROVIDERS)}."
             )
         name = found
     allowed = lists[name]
-    chosen = model or settings.default_model or allowed[0]
-    if chosen == INHERIT:
-        chosen = bare(parents)
+    if default == INHERIT:
+        default = bare(parents) if provider_of(parents) in (None, name) else None
+    elif default not in allowed:
+        default = None  # It is of another provider than the one that was asked for.
+    chosen = model or default or allowed[0]
     if chosen not in allowed:
         listed = ", ".join(allowed)
         raise Complaint(f"Model '{chosen}' is not in allowlist for provider '{name}'. Allowed models: {listed}")
     return name, chosen
+
+
+def _listing(lists: dict[str, tuple[str, ...]], model: str) -> str | None:
+    """The provider on whose list a model is."""
+    return next((provider for provider, models in lists.items() if model in models), None)

@@ -8,10 +8,9 @@ from retinue.core.orders import DRAWN, Context, Lane, Order, Orders
 from retinue.core.spawn import fork_point
 from retinue.core.values import Budget, Capabilities, Limits, ToolSchema, Value
 from retinue.tools.base import Caller, Returned
-from retinue.tools.families.agent_settings import ALIASES, PROVIDERS, AgentSettings, resolve
+from retinue.tools.families.agent_settings import ALIASES, INHERIT, PROVIDERS, AgentSettings, resolve
 from retinue.tools.families.agent_tool import (
     FORK,
-    GUIDE,
     MOST,
     SEND,
     SPAWN,
@@ -20,6 +19,7 @@ from retinue.tools.families.agent_tool import (
     AgentTool,
     SpawnBudget,
     comms_note,
+    guide,
     short,
     with_comms,
 )
@@ -89,31 +89,34 @@ class Starter(AgentTool):
         """First what is full, then whether the caller may nest at all."""
         limits = self.settings.concurrency_limits
         running = sum(agent_state(run) == "running" for _, run in await caller.children())
-        most = min(limits.max_concurrent_agents, limits.max_concurrent_ops, limits.max_children_per_agent)
+        most = min(limits.max_concurrent_agents, self.room(caller), limits.max_children_per_agent)
         if running >= most or caller.spec.depth >= limits.max_depth:
             raise Complaint(f"Cannot {verb}: concurrency or depth limit reached")
         if caller.spec.depth > 0 and not self.settings.allow_nested_spawn:
             raise Complaint(f"Nested {noun} is not allowed at this depth")
 
+    def room(self, caller: Caller) -> int:
+        """How many runs there may be below the root: operations of all kinds share one number, and calls of tools that
+        start nobody are operations too."""
+        most = self.settings.concurrency_limits.max_concurrent_ops
+        return max(0, most - looking(caller).n_calls(caller.spec.root))
+
     def order(self, caller: Caller, agent: str, task: str, **options: Any) -> Order:
-        """An order with the same numbers for the machine, which counts them again when it is taken: those of a tree in
-        lanes. Nothing comes from the defaults of the parent's agent: a child neither announces nor hosts because its
-        parent does.
+        """An order with the same numbers for the machine, which counts them again when it is taken. Nothing comes from
+        the defaults of the parent's agent: a child neither announces nor hosts because its parent does.
 
         A parent stays for its children, who report to it; one that lives for messages ends with its parent.
         """
         limits, root, mine = self.settings.concurrency_limits, caller.spec.root, caller.spec.order
-        lanes = (
-            Lane(name=f"agents of {root}", size=limits.max_concurrent_agents, on_full="refuse", scope="tree"),
-            Lane(name=f"ops of {root}", size=limits.max_concurrent_ops, on_full="refuse", scope="tree"),
-        )
+        lane = Lane(name=f"agents of {root}", size=limits.max_concurrent_agents, on_full="refuse", scope="tree")
+        most = Limits(depth=limits.max_depth, children=limits.max_children_per_agent, tree=self.room(caller))
         return Order(
             agent=agent,
             task=task,
             join="none",
             bond="cancel" if options.get("host") else "wait",
-            lanes=lanes,
-            limits=Limits(depth=limits.max_depth, children=limits.max_children_per_agent),
+            lanes=(lane,),
+            limits=most,
             unknown_tool="ignore",
             cwd=mine.cwd,
             retry=mine.retry,
@@ -130,11 +133,15 @@ class Starter(AgentTool):
         out["agent"] = f"{failed}: you may not start sub-agents of this kind"
         return out
 
+    def provider_note(self) -> str:
+        default = self.settings.default_provider
+        return "that of your own model" if default == INHERIT else default
+
     def model_note(self) -> str:
         settings = self.settings
         lists, default = settings.allowed_models, settings.default_model
         if lists is None:
-            return "The model to use; left out, your own."
+            return f"The model to use; left out, {default if settings.is_default_named else 'your own'}."
         listed = "; ".join(f"{provider}: {', '.join(lists[provider])}" for provider in PROVIDERS)
         left_out = "the first of its provider" if default is None else "your own" if default == "inherit" else default
         return f"The model to use. Allowed models by provider: {listed}. Left out: {left_out}."
@@ -167,7 +174,7 @@ class SpawnTool(Starter):
         super().__init__(settings)
         default = settings.default_budget
         left_out = "no limit of tokens" if default is None else f"{default} tokens"
-        providers = f"The model's provider: {', '.join(PROVIDERS)}. Left out: {settings.default_provider}."
+        providers = f"The model's provider: {', '.join(PROVIDERS)}. Left out: {self.provider_note()}."
         properties: dict[str, Any] = {
             "prompt": {"type": "string", "description": "The whole task: it sees nothing else."},
             "provider": {"type": "string", "description": providers},
@@ -202,13 +209,14 @@ class SpawnTool(Starter):
         if asked.provider is not None and asked.provider.strip().lower() not in ALIASES:
             raise Complaint(f"Invalid provider: {asked.provider}")
         wanted = ALIASES[asked.provider.strip().lower()] if asked.provider is not None else None
-        known = looking(caller).models()
-        provider, model, real = resolve(self.settings, wanted, asked.model, caller.spec.model, known)
+        look = looking(caller)
+        provider, model, real = resolve(self.settings, wanted, asked.model, caller.spec.model, look)
         id = caller.child_id()
-        order = self._order(caller, asked, access, id, real)
+        name = f"sub-agent-{short(id)}"
+        order = self._order(caller, asked, access, name, real)
         reply = {
             "agent_id": id,
-            "name": f"sub-agent-{short(id)}",
+            "name": name,
             "provider": provider,
             "model": model,
             "state": "running",
@@ -219,7 +227,7 @@ class SpawnTool(Starter):
         refusals = self.refusals("spawn sub-agent", "Failed to spawn sub-agent")
         return Orders(spawns=(order,), answer=as_json(reply), refusals=refusals)
 
-    def _order(self, caller: Caller, asked: SpawnArgs, access: ToolAccess | None, id: str, model: str) -> Order:
+    def _order(self, caller: Caller, asked: SpawnArgs, access: ToolAccess | None, name: str, model: str) -> Order:
         settings, budget = self.settings, asked.budget or SpawnBudget()
         is_default = budget.max_tokens is None
         tokens = settings.default_budget if budget.max_tokens is None else self.cap(budget.max_tokens)
@@ -230,7 +238,7 @@ class SpawnTool(Starter):
             caller,
             helper_name(caller.spec.order.agent, "agent"),
             task,
-            label=f"sub-agent-{short(id)}",
+            label=name,
             access=access_of(access, settings, caller),
             instructions=asked.system_prompt if asked.system_prompt is not None else self._inherited(caller),
             budget=Budget(tokens=tokens, calls=amount(budget.max_tool_calls)),
@@ -246,7 +254,7 @@ class SpawnTool(Starter):
         if not self.settings.inherit_system_prompt:
             return ""
         told = caller.spec.order.instructions
-        return None if told is None else told.replace(GUIDE, "").strip()
+        return None if told is None else told.replace(guide(self.settings.more_tools), "").strip()
 
 
 class ForkTool(Starter):
@@ -254,7 +262,7 @@ class ForkTool(Starter):
 
     def __init__(self, settings: AgentSettings) -> None:
         super().__init__(settings)
-        provider = {"type": "string", "enum": list(PROVIDERS), "description": f"({settings.default_provider})"}
+        provider = {"type": "string", "enum": list(PROVIDERS), "description": f"({self.provider_note()})"}
         policies = "What it may use: equal (default), remaining, proportional, or fixed:<tokens>."
         self.schema = ToolSchema(
             name=FORK,
@@ -281,15 +289,16 @@ class ForkTool(Starter):
         await self.check_limits(caller, "fork agent", "forking")
         if not asked.prompt.strip():
             raise Complaint("Fork prompt cannot be empty")
-        known = looking(caller).models()
-        provider, model, real = resolve(self.settings, asked.provider, asked.model, caller.spec.model, known)
+        look = looking(caller)
+        provider, model, real = resolve(self.settings, asked.provider, asked.model, caller.spec.model, look)
         id, comms = caller.child_id(), self.settings.enable_comms
+        name = f"fork-{short(id)}"
         tokens, share = self._allowance(asked.budget_policy, caller)
         order = self.order(
             caller,
             caller.spec.order.agent,
             with_comms(asked.prompt, caller.id) if comms else asked.prompt,
-            label=f"fork-{short(id)}",
+            label=name,
             context=Context(kind="fork"),
             access=access_of(access, self.settings, caller),
             instructions=caller.spec.order.instructions,
@@ -300,7 +309,7 @@ class ForkTool(Starter):
         )
         reply = {
             "agent_id": id,
-            "name": f"fork-{short(id)}",
+            "name": name,
             "provider": provider,
             "model": model,
             "state": "running",

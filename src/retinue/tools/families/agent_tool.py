@@ -19,9 +19,16 @@ GUIDE = (
     "at once. Several helpers suit work that falls into independent parts, needs another model, or takes long "
     "while you have something else to do; they do not suit small steps, work that must be coordinated "
     "closely, or an answer that is needed at once. You are told when a helper ends, so do not poll: go on "
-    "with other work, or call `agent_wait` when you can do nothing without the results. `agent_list` "
-    "shows all of them at a glance."
+    "with other work, or {wait}. `agent_list` shows all of them at a glance."
 )
+WAIT = "call `agent_wait` when you can do nothing without the results"
+END = "end your turn when you can do nothing without the results: you are asked again when they are there"
+
+
+def guide(has_wait: bool) -> str:
+    return GUIDE.format(wait=WAIT if has_wait else END)
+
+
 RESULT = "\nUse agent_status for the whole result."
 _PARTIAL = "Sub-agent {label} ({id}) completed with a partial result ({stop}): {brief}"
 WORDS = Words(

@@ -282,12 +282,13 @@ class ResumeTool(Starter):
         if ending_of(run) is None:
             raise Complaint(f"Sub-agent {spec.id} is still running; use {SEND} to write to it")
         id, budget, before = caller.child_id(), asked.budget or SpawnBudget(), spec.order
+        name = f"sub-agent-{short(id)}"
         base = Base(conversation=spec.conversation, length=run.length, start=run.start)
         order = self.order(
             caller,
             before.agent,
             asked.prompt,
-            label=f"sub-agent-{short(id)}",
+            label=name,
             context=Context(kind="run", run=spec.id, base=base, tokens=run.context + run.fresh),
             access=before.access,
             instructions=before.instructions,
@@ -301,7 +302,7 @@ class ResumeTool(Starter):
         )
         reply = {
             "agent_id": id,
-            "name": f"sub-agent-{short(id)}",
+            "name": name,
             "resumed_from": spec.id,
             "state": "running",
             "messages_inherited": run.length - run.start,

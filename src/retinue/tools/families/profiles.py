@@ -30,6 +30,7 @@ PROFILES: dict[str, tuple[str, dict[str, Any]]] = {
                 "openai": ["gpt-5.2", "gpt-5.2-pro"],
                 "gemini": ["gemini-3-flash-preview", "gemini-3-pro-preview"],
             },
+            "more_tools": False,
         },
     ),
     "meepo": ("delegate", {}),
