@@ -53,6 +53,7 @@ if TYPE_CHECKING:
         StoreLocked,
         StoreTooNew,
     )
+    from retinue.groups import Group
     from retinue.housekeeping import Retention
     from retinue.models.base import Model, Request
     from retinue.outcomes import ChildEnd, Node, Outcome
@@ -124,6 +125,7 @@ _HOMES = {
         "StoreLocked",
         "StoreTooNew",
     ),
+    "retinue.groups": ("Group",),
     "retinue.housekeeping": ("Retention",),
     "retinue.outcomes": ("ChildEnd", "Node", "Outcome"),
     "retinue.pricing": ("CacheUse", "PriceTag"),
@@ -161,6 +163,7 @@ __all__ = [
     "Delivery",
     "Delta",
     "Family",
+    "Group",
     "Helpers",
     "Image",
     "InvalidTransition",

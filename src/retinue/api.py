@@ -11,20 +11,20 @@ from typing import Any, Literal
 import msgspec
 
 from retinue import asked
-from retinue.budgets import Budgets
 from retinue.channels.base import Channel
 from retinue.config import environment_secrets, own_places
-from retinue.core.events import CancelAsked, Narrowed, Posted, Requested, Woke
+from retinue.core.events import Narrowed, Posted, Requested, Woke
 from retinue.core.history import complete_turns
 from retinue.core.orders import Base, Order
 from retinue.core.secrets import Redactor
 from retinue.core.spawn import cannot_write, fork_point
 from retinue.core.state import Ended
 from retinue.core.text import run_id
-from retinue.core.values import Capabilities, Mail, Message, Rules, Who, checked
+from retinue.core.values import Capabilities, Mail, Message, Rules, checked
 from retinue.crew import Crew
 from retinue.definitions import Agent
 from retinue.errors import ConfigError, NotFound, Refused, RetinueError
+from retinue.groups import Groups
 from retinue.housekeeping import Retention
 from retinue.models.base import Model, Models
 from retinue.outcomes import Node, Outcome, build_outcome, state_word
@@ -42,7 +42,7 @@ from retinue.tools.builtin.kit import Kit
 from retinue.tools.toolbox import Toolbox
 
 
-class Retinue(Budgets):
+class Retinue(Groups):
     """A runtime on one store. Use it as an async context manager.
 
     `store` is a path (SQLite), None (memory), or a `Store`. Agents named in `agents` are known from the start, so that
@@ -191,6 +191,7 @@ class Retinue(Budgets):
                 resumes=run,
                 context=row.run.context + row.run.fresh,
                 tag=self._pricing.tag(order, self._clock.now(), row, base),
+                news=await self._unheard(row),
             )
         )
 
@@ -240,14 +241,6 @@ class Retinue(Budgets):
             await self._row(run)
             raise Refused("mail", why)
         await self._tell(run, Posted(mail=Mail(seq=0, text=text, steer=steer)))
-
-    async def cancel(self, run: str, reason: str = "", *, by: Who = "user") -> str:
-        """End a run and everything below it, also when it has ended itself; returns the state it really ended in."""
-        while open_ := self._engine.trees.first_open(run):
-            await asyncio.gather(*(self._engine.record(id, CancelAsked(reason=reason, who=by)) for id in open_))
-            for id in open_:
-                await self._ended_state(id)
-        return await self._ended_state(run)
 
     async def retry(self, root: str = "") -> None:
         """Runs that wait for their provider try at once, all or those of a tree: a key was brought, or money."""
@@ -351,6 +344,7 @@ class Retinue(Budgets):
             turn=row.run.turn,
             usage=row.run.usage,
             children=tuple(below),
+            group=order.shown_group,
         )
 
     async def messages(self, run: str) -> Sequence[Message]:
@@ -380,20 +374,6 @@ class Retinue(Budgets):
     def trouble(self) -> str:
         """Why nothing moves, when nothing moves: a full disk, a lost store."""
         return self._engine.trouble
-
-    async def _has_ended(self, id: str) -> bool:
-        """Whether the end of a run is on record. (In memory it may have ended a moment before.)"""
-        if id in self._engine.on_record:
-            return False
-        row = await self._store.row(id)
-        if row is None and self._engine.trees.run(id) is None:
-            raise NotFound(f"no run {id!r}")
-        return row is not None and isinstance(row.run.state, Ended)
-
-    async def _ended_state(self, id: str) -> str:
-        if not await self._has_ended(id):
-            await self._engine.ended(id)
-        return state_word((await self._row(id)).run)
 
     async def _outcome_of(self, id: str) -> Outcome:
         outcome = (await self.wait(id))[id]

@@ -18,12 +18,13 @@ from retinue.store.base import Row
 
 
 class ChildEnd(msgspec.Struct, frozen=True, kw_only=True):
-    """One child of a run, and how it stands."""
+    """One child of a run, and how it stands. `group` is the group of background work that it belongs to."""
 
     id: str
     label: str
     state: str
     stop: str = ""
+    group: str = ""
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -91,6 +92,7 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     turn: int
     usage: Usage
     children: tuple[Node, ...]
+    group: str = ""
 
 
 def build_outcome(
@@ -119,7 +121,7 @@ def build_outcome(
         model_requested=spec.order.model or spec.model,
         model_resolved=(model.resolved if model is not None else "") or spec.model,
         model_used=run.model_used,
-        children=tuple(_child_end(c) for c in children),
+        children=tuple(child_end(c) for c in children),
         created_at=spec.created_at,
         started_at=run.started_at,
         ended_at=ending.at,
@@ -140,10 +142,11 @@ def _typed(agent: Agent | None, data: Any) -> Any:
     return msgspec.convert(data, agent.output)
 
 
-def _child_end(row: Row) -> ChildEnd:
+def child_end(row: Row) -> ChildEnd:
     order, state = row.spec.order, row.run.state
     stop = state.ending.stop if isinstance(state, Ended) else ""
-    return ChildEnd(id=row.spec.id, label=order.label or order.agent, state=state_word(row.run), stop=stop)
+    label = order.label or order.agent
+    return ChildEnd(id=row.spec.id, label=label, state=state_word(row.run), stop=stop, group=order.shown_group)
 
 
 def state_word(run: Run) -> str:

@@ -18,7 +18,7 @@ ANTHROPIC = ("claude-opus-4-6", "claude-sonnet-4-5", "claude-opus-4-5")
 OPENAI = ("gpt-5.2", "gpt-5.2-pro")
 GEMINI = ("gemini-3-flash-preview", "gemini-3-pro-preview")
 LISTED = "anthropic: {}; openai: {}; gemini: {}".format(*(", ".join(m) for m in (ANTHROPIC, OPENAI, GEMINI)))
-EVERY = {"profile": "meerkat", "model": ANTHROPIC[0], "models": (*ANTHROPIC[1:], *OPENAI, *GEMINI)}
+EVERY: dict[str, Any] = {"profile": "meerkat", "model": ANTHROPIC[0], "models": (*ANTHROPIC[1:], *OPENAI, *GEMINI)}
 LISTS: dict[str, Any] = {"anthropic": ["claude-opus-4-6"], "openai": ["gpt-5.2"], "gemini": ["gemini-3-pro-preview"]}
 
 

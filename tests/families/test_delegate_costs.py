@@ -44,6 +44,7 @@ def test_a_table_of_a_configuration_sets_them_and_the_profile_is_the_family() ->
         parallel_timeout_secs=60,
         background_timeout_secs=300,
         max_background_groups=1,
+        more_tools=False,
     )
     assert made.tools()[0].schema.parameters["properties"]["tasks"]["maxItems"] == 4
 
@@ -287,8 +288,8 @@ async def test_nothing_comes_back_further_down() -> None:
     """A sub-agent without `write_down` cannot give it to its own."""
     does = nested(parallel, "one", "two", tools=["write_down"])
     world = World(parallel(task("one", "one", ["delegate_tasks", "look_up"])), does=does, allow_nesting=True)
-    assert "there is no tool 'write_down' to give. Available: look_up" in await world.go()
-    assert world.of("two") == []
+    assert "was not given 'write_down': there is no such tool here. Available: look_up" in await world.go()
+    assert [t.name for t in world.of("two")[0].tools] == []
 
 
 @on_virtual_time
@@ -325,7 +326,7 @@ def test_sub_agents_have_the_tools_of_the_family_only_where_they_may_nest() -> N
     assert family("delegate").helper_tools() == ()
     assert family("delegate", allow_nesting=True, max_depth=1).helper_tools() == ()
     nesting = family("delegate", allow_nesting=True).helper_tools()
-    assert [t.schema.name for t in nesting] == ["delegate_tasks", "cancel_tasks"]
+    assert [t.schema.name for t in nesting] == ["delegate_tasks", "cancel_tasks", "list_tasks"]
 
 
 @on_virtual_time

@@ -300,7 +300,8 @@ async def test_what_was_taken_from_a_lead_it_cannot_give() -> None:
     )
     await world.go()
     assert world.results == [
-        "Task 0: there is no tool 'look_up' to give. Available: artifact",
+        "## Results\n\n### a (completed)\na\n\n"
+        "(It was not given 'look_up': there is no such tool here. Available: artifact)",
         "Task 0: unknown model 'other'. Available models: model of lead",
     ]
 
@@ -316,7 +317,7 @@ async def test_tasks_work_where_their_lead_works() -> None:
 @pytest.mark.parametrize("state", DELEGATE)
 def test_every_end_is_shown_as_the_table_of_states_says(state: End) -> None:
     class Fake:
-        label, item, ending = "a", 0, Ending(state=state, stop="x_y", text="T")
+        label, item, remark, ending = "a", 0, "", Ending(state=state, stop="x_y", text="T")
 
     heading, rest = results([Fake()]).removeprefix("## Results\n\n").split("\n", 1)  # type: ignore[list-item]
     assert heading == f"### a ({DELEGATE[state]})"

@@ -33,7 +33,7 @@ class Line(NamedTuple):
     `own_tokens` of itself; what of them is only a bound is in `tokens_estimated` and `usd_estimated`. `waits_for` is
     what keeps its provider, when it waits for it; or what is asked about the limit, of the run `limit_of`, at which it
     waits, and `more` what to add to it (nano-dollars where it is dollars). `cache` is what prompt caches were expected
-    to give to its tree, and gave."""
+    to give to its tree, and gave. `group` is the group of background work that it belongs to."""
 
     id: str
     short: str
@@ -60,6 +60,7 @@ class Line(NamedTuple):
     cache: dict[str, Any] | None = None
     limit_of: str = ""
     more: int = 0
+    group: str = ""
 
     @property
     def amounts(self) -> tuple[str, str]:
@@ -174,7 +175,12 @@ class Shelf:
             cache=words.cache_json(books.get("cache", {})),
             limit_of=limit_of,
             more=at.get("more", 0),
+            group=order.get("group", "") if order.get("group_size") else "",
         )
+
+    def open_group(self, id: str) -> list[Line]:
+        """Who is still at work in a group of background work."""
+        return [line for line in self.open_runs() if line.group == id] if id else []
 
     def resolve(self, address: str) -> Line:
         """The run that an address means: part of an id, a name, `latest`, or `run/agent` for one below it."""

@@ -37,6 +37,7 @@ class ChildOutcome(Value):
     depth: int = 0
     max_turns: int | None = None
     model: str = ""
+    remark: str = ""
 
 
 class CallTool(Value):

@@ -65,7 +65,8 @@ class Described(OfStore):
 
 class Requested(OfTree):
     """Somebody outside asked for a root run. With a `conversation` it goes on where `resumes` ended; `base` then says
-    from which message on it is visible, and of how many. `tag` is what its first prompt was expected to cost."""
+    from which message on it is visible, and of how many. `tag` is what its first prompt was expected to cost. `news`
+    are the ends of those whom earlier runs of the conversation have left, and of which nobody has heard."""
 
     id: str
     order: Order
@@ -75,6 +76,7 @@ class Requested(OfTree):
     resumes: str = ""
     context: int = 0
     tag: Tag | None = None
+    news: tuple[Mail, ...] = ()
 
 
 class Forgotten(OfStore):

@@ -60,6 +60,7 @@ def child_outcome(spec: Spec, run: Run, ending: Ending) -> ChildOutcome:
         depth=spec.depth,
         max_turns=spec.order.max_turns,
         model=run.model_used or spec.model,
+        remark=spec.order.remark,
     )
 
 

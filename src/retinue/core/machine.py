@@ -38,6 +38,7 @@ from retinue.core.run import step
 from retinue.core.shared import Shared
 from retinue.core.state import MOVING, QUIET, Ended, has_questions
 from retinue.core.tree import Tree
+from retinue.core.turn import post
 from retinue.core.values import Capabilities, Delivery, Origin
 from retinue.errors import InvalidTransition, Refused
 
@@ -164,7 +165,9 @@ def _request(tree: Tree, at: int, event: Requested) -> None:
         origin=event.order.origin or Origin(),
         tag=event.tag,
     )
-    spawn.enlist(tree, spec, limits_of(event.order.budget), at, context=event.context)
+    run, desk = spawn.enlist(tree, spec, limits_of(event.order.budget), at, context=event.context), Desk(tree, spec, at)
+    for mail in event.news:
+        run = tree.runs[run.id] = tree.changes.runs[run.id] = post(run, mail, desk)
 
 
 def _deliver(tree: Tree, at: int, event: Sent | Acked | Bounced | Requeued | Dropped) -> None:

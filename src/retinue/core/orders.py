@@ -84,7 +84,8 @@ class Order(Value):
     one child of a call ends its siblings. A reply of more than `keep_whole` bytes is also kept as an artifact.
     `questions`: whether somebody is there to answer them ("" leaves that to the parent; for a root it means that tools
     may ask, and that what would need a permission is denied). `isolation`: whether it works in a copy of its own.
-    `loaded` are the files that its instructions were put together from.
+    `loaded` are the files that its instructions were put together from. `remark` is what whoever reads the result is to
+    know about the order.
     """
 
     agent: str
@@ -129,6 +130,12 @@ class Order(Value):
     questions: Literal["", "ask", "deny"] = ""
     isolation: Literal["", "worktree"] = ""
     loaded: tuple[Loaded, ...] = ()
+    remark: str = ""
+
+    @property
+    def shown_group(self) -> str:
+        """The group that people know it by: one that is summed up, not one that is only counted."""
+        return self.group if self.group_size else ""
 
     @property
     def granted(self) -> Budget:

@@ -47,7 +47,8 @@ class Snapshot:
 
 
 class Summary(msgspec.Struct, frozen=True):
-    """One line of a listing. `state` is the state's name in lower case, or how the run ended."""
+    """One line of a listing. `state` is the state's name in lower case, or how the run ended; `group` is the group of
+    background work that it belongs to."""
 
     id: str
     root: str
@@ -57,6 +58,7 @@ class Summary(msgspec.Struct, frozen=True):
     created_at: int
     ended_at: int | None
     user_initiated: bool
+    group: str = ""
 
 
 class Space(msgspec.Struct, frozen=True):

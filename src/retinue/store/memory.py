@@ -411,4 +411,5 @@ def _summary(spec: Spec, data: _Data) -> Summary:
         created_at=spec.created_at,
         ended_at=ending.at if ending else None,
         user_initiated=not spec.parent,
+        group=spec.order.shown_group,
     )

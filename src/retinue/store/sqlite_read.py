@@ -101,6 +101,8 @@ END_OF_TIME = (1 << 63) - 1
 class _Named(msgspec.Struct):
     agent: str
     label: str = ""
+    group: str = ""
+    group_size: int = 0
 
 
 class _Head(msgspec.Struct):
@@ -228,6 +230,7 @@ class Reader:
                     created_at=created_at,
                     ended_at=ended_at,
                     user_initiated=not parent,
+                    group=order.group if order.group_size else "",
                 )
                 for id, root, parent, spec, state, created_at, ended_at in self._all(
                     sql, (before, limit) if before else (limit,)

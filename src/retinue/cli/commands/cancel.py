@@ -18,11 +18,13 @@ from retinue.cli.shelf import Line, Shelf
 @common
 @pass_door
 def command(door: Door, runs: tuple[str, ...], everything: bool, reason: str) -> int:
-    """End runs and everything below them. Exits with 0 only when all of them have really stopped."""
+    """End runs and everything below them; the id of a group of background work stands for all of it. Exits with 0 only
+    when all of them have really stopped."""
     if bool(runs) == everything:
         raise click.UsageError("name the runs to cancel, or say --all.")
     with Shelf(door.places) as shelf:
-        lines = [shelf.resolve(run) for run in runs] if runs else _tops(shelf.open_runs())
+        named = [line for run in runs for line in shelf.open_group(run) or [shelf.resolve(run)]]
+        lines = named or _tops(shelf.open_runs())
     if not lines:
         door.say("nothing is open")
         return exits.OK

@@ -123,7 +123,7 @@ def _table(lines: Sequence[Line], tree: bool) -> str:
                 line.short,
                 (lead + one_line(line.label, 24))[:24],
                 f"{words.glyph(line.state)} {words.shown(line.state)}",
-                one_line(line.task, 40),
+                one_line(f"{line.group}: {line.task}" if line.group else line.task, 40),
                 one_line(line.model, 28),
                 words.span(lasted),
                 *line.amounts,

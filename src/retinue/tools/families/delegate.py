@@ -16,9 +16,17 @@ from retinue.core.values import Budget, Capabilities, Limits, ToolSchema
 from retinue.tools.base import Caller, Kin, Returned, Tool
 from retinue.tools.families.base import Complaint, Family, FamilyTool, Settings, helper_name, looking, object_schema
 from retinue.tools.families.delegate_arguments import MODES, Task, read_call
-from retinue.tools.families.delegate_cancel import CANCEL, DELEGATE, CancelTasks
+from retinue.tools.families.delegate_cancel import CANCEL, DELEGATE, LIST, CancelTasks, ListTasks
 from retinue.tools.families.delegate_tally import HOUR_MS, NAME, Tally, claim, is_task, tally
-from retinue.tools.families.delegate_words import DELEGATE_DESCRIPTION, GUIDE, WORDS, instructions, results, summary
+from retinue.tools.families.delegate_words import (
+    DELEGATE_DESCRIPTION,
+    WORDS,
+    guide,
+    instructions,
+    not_given,
+    results,
+    summary,
+)
 from retinue.tools.families.states import ending_of
 
 MAX_TURNS = 10
@@ -31,7 +39,7 @@ class DelegateSettings(Settings):
 
     `hourly_token_budget`: what all sub-agents of the runtime may take together within an hour; None is no limit.
     `allow_nesting`: whether a task may be given `delegate_tasks`; `max_depth` is how many levels of sub-agents there
-    may then be.
+    may then be. `more_tools`: `cancel_tasks` and `list_tasks` beside it.
     """
 
     max_concurrent_subtasks: int = 5
@@ -42,6 +50,7 @@ class DelegateSettings(Settings):
     hourly_token_budget: int | None = None
     allow_nesting: bool = False
     max_depth: int = 2
+    more_tools: bool = True
 
     def __post_init__(self) -> None:
         for name in _NUMBERS:
@@ -61,7 +70,8 @@ class DelegateSettings(Settings):
         return round(1000 * seconds * (self.max_subtasks_per_request + 1))
 
 
-_NUMBERS = tuple(f for f in DelegateSettings.__struct_fields__ if f not in ("enabled", "guide", "allow_nesting"))
+_SWITCHES = ("enabled", "guide", "allow_nesting", "more_tools")
+_NUMBERS = tuple(f for f in DelegateSettings.__struct_fields__ if f not in _SWITCHES)
 
 
 class DelegateFamily(Family):
@@ -72,14 +82,15 @@ class DelegateFamily(Family):
     settings: DelegateSettings
 
     def tools(self) -> Sequence[Tool]:
-        return (DelegateTasks(self.settings), CancelTasks())
+        delegate = DelegateTasks(self.settings)
+        return (delegate, CancelTasks(), ListTasks()) if self.settings.more_tools else (delegate,)
 
     def helper_tools(self) -> Sequence[Tool]:
         return self.tools() if self.settings.levels > 1 else ()
 
     @property
     def guide(self) -> str:
-        return GUIDE
+        return guide(self.settings.more_tools)
 
 
 class DelegateTasks(FamilyTool):
@@ -97,11 +108,11 @@ class DelegateTasks(FamilyTool):
         if caller.look is None or not caller.look.defaults(helper):
             raise Complaint("Orchestrator registry not initialized")
         mode, tasks = read_call(args, self._settings.max_subtasks_per_request)
-        access = [self._access(caller, helper, i, task) for i, task in enumerate(tasks)]
+        access = [self._access(caller, helper, task) for task in tasks]
         _check_models(caller, tasks)
         group, tokens = await self._reserve(caller, helper, mode, len(tasks))
         shared = self._shared(caller, group, tokens, len(tasks))
-        spawns = tuple(_order(caller, helper, task, held, shared) for task, held in zip(tasks, access, strict=True))
+        spawns = tuple(_order(caller, helper, task, *held, shared) for task, held in zip(tasks, access, strict=True))
         return self._orders(caller, spawns, group)
 
     def compose(self, outcomes: Sequence[ChildOutcome]) -> str:
@@ -125,8 +136,9 @@ class DelegateTasks(FamilyTool):
         told = (
             "The user will be notified on the original channel as tasks complete."
             if caller.spec.origin.channel
-            else "There is no channel to notify: you will be told as tasks complete, while you are at work."
+            else "There is no channel to notify: you will be told as tasks complete, or when this conversation goes on."
         )
+        told = " ".join([told, *(f"Task '{o.label}' {o.remark}" for o in spawns if o.remark)])
         names = ", ".join(f"'{o.label}'" for o in spawns)
         posts = (f"{started[:-1]}: {names}",)
         return Orders(spawns=spawns, posts=posts, answer=f"{started} {told}", refusals=refusals)
@@ -155,17 +167,17 @@ class DelegateTasks(FamilyTool):
         own = {"group": group, "group_kind": NAME, "group_size": n}
         return {**fields, **own, "join": "none", "bond": bond, "announce": True, "news": news}
 
-    def _access(self, caller: Caller, helper: str, i: int, task: Task) -> Capabilities:
-        """Only the tools that are listed; those of this family only while there are levels left for them."""
+    def _access(self, caller: Caller, helper: str, task: Task) -> tuple[Capabilities, str]:
+        """Only the tools that are listed; those of this family only while there are levels left for them. What there is
+        not is left out, and whoever reads the result is told."""
         held = caller.run.access or caller.spec.capabilities
         depth = self._settings.levels if held.depth is None else min(held.depth, self._settings.levels)
-        withheld = (DELEGATE, CANCEL) if depth < 2 else ()
+        withheld = (DELEGATE, CANCEL, LIST) if depth < 2 else ()
         known = [t for t in looking(caller).tools(helper) if allows(held, t) and t not in withheld]
-        wanted = tuple(sorted({t for t in task.tools if t not in withheld}))
-        if unknown := [t for t in wanted if t not in known]:
-            names = ", ".join(f"'{t}'" for t in unknown)
-            raise Complaint(f"Task {i}: there is no tool {names} to give. Available: {', '.join(known) or 'none'}")
-        return Capabilities(tools=wanted, depth=max(0, depth - 1))
+        wanted = sorted({t for t in task.tools if t not in withheld})
+        given = tuple(t for t in wanted if t in known)
+        remark = not_given([t for t in wanted if t not in known], known)
+        return Capabilities(tools=given, depth=max(0, depth - 1)), remark
 
     # what a call may take
 
@@ -207,7 +219,7 @@ class DelegateTasks(FamilyTool):
         return each
 
 
-def _order(caller: Caller, helper: str, task: Task, access: Capabilities, shared: dict[str, Any]) -> Order:
+def _order(caller: Caller, helper: str, task: Task, access: Capabilities, remark: str, shared: dict[str, Any]) -> Order:
     return caller.order(
         helper,
         task.prompt,
@@ -215,6 +227,7 @@ def _order(caller: Caller, helper: str, task: Task, access: Capabilities, shared
         instructions=instructions(task.prompt, task.context_summary),
         access=access,
         model=task.model,
+        remark=remark,
         **shared,
     )
 

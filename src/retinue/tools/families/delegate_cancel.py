@@ -1,4 +1,6 @@
-"""`cancel_tasks`: background work that is not wanted any more is really stopped. Cancelling twice changes nothing."""
+"""`cancel_tasks`: background work that is not wanted any more is really stopped. Cancelling twice changes nothing.
+`list_tasks` shows what there is, also of the runs that went before in the same conversation.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +12,11 @@ from retinue.core.values import ToolSchema, Value
 from retinue.tools.base import Answer, Caller, Kin, Returned
 from retinue.tools.families.base import Complaint, FamilyTool, object_schema
 from retinue.tools.families.delegate_arguments import check_fields
-from retinue.tools.families.delegate_words import CANCEL_DESCRIPTION
+from retinue.tools.families.delegate_words import CANCEL_DESCRIPTION, LIST_DESCRIPTION
 from retinue.tools.families.states import DELEGATE as STATES
 from retinue.tools.families.states import ending_of
 
-DELEGATE, CANCEL = "delegate_tasks", "cancel_tasks"
+DELEGATE, CANCEL, LIST = "delegate_tasks", "cancel_tasks", "list_tasks"
 
 
 class Which(Value, forbid_unknown_fields=True):
@@ -59,6 +61,31 @@ class CancelTasks(FamilyTool):
             return Answer(text=f"Nothing was cancelled. {text}")
         late = "One of these tasks ended just now, so nothing was cancelled. Call cancel_tasks again."
         return Orders(cancels=tuple(s.id for s in live), answer=text, refusals={"cancel": late})
+
+
+class ListTasks(FamilyTool):
+    """The tool that shows them."""
+
+    schema = ToolSchema(
+        name=LIST,
+        description=LIST_DESCRIPTION,
+        parameters=object_schema({"group_id": {"type": "string", "description": "Only this group."}}),
+    )
+
+    async def answer(self, caller: Caller, args: dict[str, Any]) -> Returned:
+        check_fields(args, ("group_id",))
+        chosen = _choose(await _tasks(caller), Which(group_id=self.read(args, Which).group_id))
+        groups: dict[tuple[str, str], list[Kin]] = {}
+        for spec, run in chosen:
+            groups.setdefault((spec.parent, spec.order.group), []).append((spec, run))
+        parts = [_listed(group, tasks) for (_, group), tasks in groups.items()]
+        return Answer(text="\n\n".join(parts) or "You have started no task groups.")
+
+
+def _listed(group: str, tasks: Sequence[Kin]) -> str:
+    states = [STATES[e.state] if (e := ending_of(run)) else "running" for _, run in tasks]
+    lines = [f"- {_name(s.order.label)} {state}" for (s, _), state in zip(tasks, states, strict=True)]
+    return "\n".join([f"{group} ({states.count('running')} of {len(tasks)} running)", *lines])
 
 
 async def _tasks(caller: Caller) -> list[Kin]:

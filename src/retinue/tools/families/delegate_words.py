@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from retinue.core.effects import ChildOutcome
+from retinue.core.text import clip
 from retinue.core.values import Ending, Words
 from retinue.tools.families.states import DELEGATE
 
@@ -38,11 +39,32 @@ can do in a step or two, do yourself: each sub-agent costs a conversation of its
 - A sub-agent sees nothing of this conversation. Put what it must know into context_summary, and give it the tools \
 that it needs and no others.
 - Do not poll: never ask again and again how background tasks are doing, and never start them a second time. Their \
-ends are announced without your help. Use cancel_tasks only for work that is not wanted any more."""
+ends are announced without your help.{more}"""
+MORE = """ Use cancel_tasks only for work that is not wanted any more, and list_tasks when you come back to a \
+conversation and do not know what is still at work."""
+MOST_NAMED = 20
+
+
+def guide(has_more: bool) -> str:
+    return GUIDE.format(more=MORE if has_more else "")
+
+
+def not_given(names: Sequence[str], known: Sequence[str]) -> str:
+    """What is said of a task that asked for tools that there are not; "" when it got all of them."""
+    if not names:
+        return ""
+    some = ", ".join(f"'{clip(name, 100)}'" for name in names[:MOST_NAMED])
+    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+    return f"was not given {some}{more}: there is no such tool here. Available: {', '.join(known) or 'none'}"
+
+
 DELEGATE_DESCRIPTION = """\
 Hand tasks to sub-agents, each of which works alone on one task with the tools you list for it. Mode "parallel" starts \
 them together, waits for all, and returns their results in the order of your list. Mode "background" starts them and \
 returns a group id at once; the user is told on the channel as tasks end. Sub-agents cannot see this conversation."""
+LIST_DESCRIPTION = """\
+Which task groups you have started in the background, also before this conversation was taken up again, and which of \
+their tasks are still running. Ends are announced by themselves: this is no way to wait for them."""
 CANCEL_DESCRIPTION = """\
 Stop tasks that delegate_tasks started in the background: a whole group, or some of its tasks. Tasks that have ended \
 already stay as they are. Use it when the work is not wanted any more, not to find out how far it is."""
@@ -62,13 +84,17 @@ def instructions(prompt: str, summary: str) -> str:
 def results(outcomes: Sequence[ChildOutcome]) -> str:
     """What became of the tasks, in the order in which they were given."""
     ordered = sorted(outcomes, key=lambda o: o.item)
-    parts = [f"### {o.label} ({DELEGATE[o.ending.state]})\n{_output(o.ending)}" for o in ordered]
+    parts = [f"### {o.label} ({DELEGATE[o.ending.state]})\n{_output(o.ending)}{_remark(o)}" for o in ordered]
     return "\n\n".join(["## Results", *parts])
 
 
 def summary(group: str, outcomes: Sequence[ChildOutcome]) -> str:
     """The last message about a group."""
     return f"All {len(outcomes)} tasks of group {group} have reported.\n\n{results(outcomes)}"
+
+
+def _remark(outcome: ChildOutcome) -> str:
+    return f"\n\n(It {outcome.remark})" if outcome.remark else ""
 
 
 def _output(ending: Ending) -> str:

@@ -33,7 +33,7 @@ PROFILES: dict[str, tuple[str, dict[str, Any]]] = {
             "more_tools": False,
         },
     ),
-    "meepo": ("delegate", {}),
+    "meepo": ("delegate", {"more_tools": False}),
     "phoenix": ("fanout", {}),
     "clawdbot": ("sessions", {}),
     "openclaw": (

@@ -1,0 +1,108 @@
+"""Ending runs, and groups of background work: which there are in a conversation, and how one is ended as a whole."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from retinue.budgets import Budgets
+from retinue.core.events import CancelAsked
+from retinue.core.orders import Spec
+from retinue.core.state import Ended
+from retinue.core.unheard import unheard
+from retinue.core.values import Mail, User, Value, Who
+from retinue.errors import NotFound
+from retinue.outcomes import ChildEnd, child_end, state_word
+from retinue.store.base import Row
+
+
+class Group(Value):
+    """Children that were started together in the background, by `run`. `kind` is the family whose group it is, `size`
+    how many they are; those that were not kept are missing among the `members`."""
+
+    id: str
+    kind: str
+    run: str
+    size: int
+    members: tuple[ChildEnd, ...]
+    is_open: bool
+
+
+class Groups(Budgets):
+    """The part of `Retinue` that ends runs and groups of them."""
+
+    async def cancel(self, run: str, reason: str = "", *, by: Who = "user") -> str:
+        """End a run and everything below it, also when it has ended itself; returns the state it really ended in."""
+        while open_ := self._engine.trees.first_open(run):
+            await self._end(open_, reason, by)
+        return await self._ended_state(run)
+
+    async def groups(self, run: str) -> Sequence[Group]:
+        """The groups of background work that a run has started, and those of the runs before it in its conversation,
+        oldest first."""
+        found: dict[tuple[str, str], list[Row]] = {}
+        for spec in await self._line_of(run):
+            for row in await self._store.children(spec.id):
+                if group := row.spec.order.shown_group:
+                    found.setdefault((spec.id, group), []).append(row)
+        return [_group(*key, rows) for key, rows in found.items()]
+
+    async def cancel_group(self, run: str, group: str, reason: str = "", *, by: Who = "user") -> Group:
+        """End what is still at work in a group that a run has started, or one before it in its conversation; returns
+        how its members have ended."""
+        known = await self.groups(run)
+        one = next((g for g in reversed(known) if g.id == group), None)
+        if one is None:
+            there = ", ".join(g.id for g in known) or "none"
+            raise NotFound(f"run {run} has started no group {group!r}; there is: {there}")
+        await self._end([m.id for m in one.members if not await self._has_ended(m.id)], reason, by)
+        return next(g for g in await self.groups(one.run) if g.id == group)
+
+    async def _end(self, runs: Sequence[str], reason: str, by: Who) -> None:
+        await asyncio.gather(*(self._engine.record(id, CancelAsked(reason=reason, who=by)) for id in runs))
+        for id in runs:
+            await self._ended_state(id)
+
+    async def _line_of(self, run: str) -> list[Spec]:
+        """The runs that a run goes on for, oldest first, and itself."""
+        line = [(await self._row(run)).spec]
+        while line[0].resumes and (row := await self._store.row(line[0].resumes)) is not None:
+            line.insert(0, row.spec)
+        return line
+
+    async def _unheard(self, row: Row) -> tuple[Mail, ...]:
+        """What became of those whom a run, or one before it in its conversation, has left, as far as nobody heard."""
+        line, out = await self._line_of(row.spec.id), list[Mail]()
+        left = [(spec, found) for spec in line if (found := await self._store.children(spec.id))]
+        if left:
+            said = await self._store.messages(row.spec.conversation, 0, row.run.length)
+            told = {m.sender for m in said if isinstance(m, User) and m.kind == "news"}
+            for spec, rows in left:
+                out += unheard(spec, ((r.spec, r.run) for r in rows), told, self._engine.trees.shared)
+        return tuple(out)
+
+    async def _has_ended(self, id: str) -> bool:
+        """Whether the end of a run is on record. (In memory it may have ended a moment before.)"""
+        if id in self._engine.on_record:
+            return False
+        row = await self._store.row(id)
+        if row is None and self._engine.trees.run(id) is None:
+            raise NotFound(f"no run {id!r}")
+        return row is not None and isinstance(row.run.state, Ended)
+
+    async def _ended_state(self, id: str) -> str:
+        if not await self._has_ended(id):
+            await self._engine.ended(id)
+        return state_word((await self._row(id)).run)
+
+
+def _group(run: str, id: str, rows: Sequence[Row]) -> Group:
+    order = rows[0].spec.order
+    return Group(
+        id=id,
+        kind=order.group_kind,
+        run=run,
+        size=order.group_size,
+        members=tuple(child_end(row) for row in rows),
+        is_open=any(not isinstance(row.run.state, Ended) for row in rows),
+    )
