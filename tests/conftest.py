@@ -9,7 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
+# A busy machine is slow, which says nothing about what is tested.
+settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("patient")
 HERE = Path(__file__).parent
 LONG = ("simulation", "crash")
 """Whoever comes to one of these last leaves the others idle."""

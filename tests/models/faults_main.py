@@ -55,7 +55,9 @@ STOPS = {
 }
 EXTRA = {"F22": (0, 1), "F38": (1, 2)}
 """How many more requests another try takes, where it is not one: what drips may come to its end."""
-PATIENT = replace(FAST, content=30.0)
+PATIENT = replace(FAST, content=120.0, attempt=120.0)
+LONG = ("F26", "F30", "F31", "F50b")
+"""What takes a while to be read; on a busy machine, longer than others may be silent."""
 """What comes in one byte at a time is in order, however long a busy machine takes for it."""
 CUT_TEXT = {("F39b", d) for d in DIALECTS} | {("F39", "gemini")}
 """Where a text was cut, and no call: the run ends with what there is."""
@@ -220,7 +222,7 @@ async def play(case: Case, *, always: bool = False) -> list[str]:
     llm = FakeLLM(story.script, faults=story.faults, settings=QUICK, chunks=5)
     async with llm, answering(b"220 this is no TLS\r\n", listen=False) as (unsafe, _):
         governor = Noting(probe_seconds=0.1, spent_seconds=0.15)
-        client, url, other = Client(PATIENT if case.fault == "F26" else FAST), url_of(llm, case.dialect), None
+        client, url, other = Client(PATIENT if case.fault in LONG else FAST), url_of(llm, case.dialect), None
         if case.fault in NO_SERVER:
             client = Lost(FAST)
             client.case, client.story = case, story
