@@ -94,8 +94,8 @@ class Conversation:
             n, message = self._n_named, self.own[self._n_named - self.base_length]
             self._n_named += 1
             if isinstance(message, Assistant) and message.calls:
-                ids = tuple(self._name(n, i, call.id) for i, call in enumerate(message.calls))
-                if any(id != call.id for id, call in zip(ids, message.calls, strict=True)):
+                ids = tuple([self._name(n, i, call.id) for i, call in enumerate(message.calls)])
+                if ids != tuple([call.id for call in message.calls]):
                     self._renamed[n] = ids
         return self._renamed.get(at)
 
@@ -325,9 +325,11 @@ def begins_with_a_reply(conversation: Conversation, start: int, stop: int) -> bo
 
 def _is_paid(head: Assistant, results: Sequence[Message]) -> bool:
     """Whether each call has its result, so that none can be added."""
+    if not head.calls:
+        return True
     paid = [r.call_id for r in results if isinstance(r, Result)]
-    if len(head.calls) < 2:
-        return all(c.id in paid for c in head.calls)
+    if len(head.calls) == 1:
+        return head.calls[0].id in paid
     return not Counter(c.id for c in head.calls) - Counter(paid)
 
 

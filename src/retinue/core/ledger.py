@@ -19,7 +19,7 @@ come back while everybody below it waits for mail; then it is not waited for.
 
 from __future__ import annotations
 
-from copy import copy
+from msgspec.structs import replace
 
 from retinue.core.accounts import (
     DIMENSIONS,
@@ -100,7 +100,7 @@ class Ledger:
     def take_touched(self) -> dict[str, Account]:
         """The accounts that have changed since the last call, as they are now."""
         touched, self.touched = self.touched, {}
-        return {id: copy(account) for id, account in touched.items()}
+        return {id: replace(account) for id, account in touched.items()}
 
     def chain(self, id: str) -> Chain:
         """The account of `id` and of everybody above it; the order never changes while they are open."""

@@ -255,12 +255,14 @@ class Engine:
         """What is on record is performed, what has come is stepped, and what was stepped is handed to the store as soon
         as that is free. Returns whether there was anything to do."""
         written = self._commits.take()
-        is_handed_over = self._write()
         if written is not None:
+            self._write()
             await self._after(written)
-        n = self._step() if self._n_unwritten < MAX_UNWRITTEN or not self.trees.is_settled else 0
-        is_handed_over = self._write() or is_handed_over
-        await self._breathe(n)
+        is_settled = self.trees.is_settled
+        n = self._step() if not is_settled or (self._queue and self._n_unwritten < MAX_UNWRITTEN) else 0
+        is_handed_over = self._write()
+        if n:
+            await self._breathe(n)
         return n > 0 or written is not None or is_handed_over
 
     async def _breathe(self, n: int = 1) -> None:

@@ -62,7 +62,7 @@ class FunctionTool:
             given[self._caller] = caller
         if self._direct:
             out = self.function(**given)
-            if inspect.isawaitable(out):
+            if type(out) is not str and inspect.isawaitable(out):
                 out = await out
         else:
             out = await asyncio.to_thread(self.function, **given)
