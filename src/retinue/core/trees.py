@@ -150,13 +150,18 @@ class Trees:
         if isinstance(event, OfStore):
             return self._take(at, event)
         if isinstance(event, Requested):
-            try:
-                self.refuse_request(event)
-            except Refused as refusal:
-                return self._refuse(run, at, event, f"refused ({refusal.limit}): {refusal}")
+            return self._request(run, at, event)
         tree = self._home(run, event) if isinstance(event, OfTree) else self.index.runs.get(run)
-        if tree is None:
-            return self._refuse(run, at, event)
+        return self._refuse(run, at, event) if tree is None else self._begin(tree, run, at, event)
+
+    def _request(self, run: str, at: int, event: Requested) -> str:
+        try:
+            self.refuse_request(event)
+        except Refused as refusal:
+            return self._refuse(run, at, event, f"refused ({refusal.limit}): {refusal}")
+        return self._begin(self.open(event.id), run, at, event)
+
+    def _begin(self, tree: Tree, run: str, at: int, event: TreeEvent | RunEvent) -> str:
         self._at = at
         stale = self._step(tree, run, event)
         if isinstance(event, Requested) and not stale:

@@ -61,9 +61,6 @@ class Attempt:
         emit: Callable[[str], None],
         came: Callable[[], None],
     ) -> Reply:
-        import aiohttp
-        from aiohttp.http import HttpProcessingError
-
         began = asyncio.get_running_loop().time()
         # Without a stream nothing comes before the reply is complete.
         patience = self.times.headers if self.options.stream else self.times.content
@@ -77,24 +74,38 @@ class Attempt:
                         self.progress.settle(Usage())
                         raise await self._refused(answer, limit)
                     return await self._read(answer, emit, came, limit, began + self.times.attempt)
-        except TimeoutError as error:
-            why = f"{self.model} did not answer in time: {_late(error, self.times)}"
-            raise ModelUnavailable(why, "network") from None
-        except aiohttp.ClientHttpProxyError as error:
-            kind = ModelRejected if error.status in (401, 403, 407) else ModelUnavailable
-            raise kind(f"the proxy refused with status {error.status}", kind="network") from None
-        except aiohttp.ClientSSLError as error:
-            if isinstance(error.os_error, ssl.SSLEOFError):
-                raise ModelUnavailable(f"{self.model} broke off the handshake", kind="network") from None
-            raise ModelRejected(f"no safe connection to {self.model}: {self._short(error)}", kind="tls") from None
-        except (aiohttp.InvalidURL, HttpProcessingError) as error:
-            raise ModelRejected(f"{self.model} sent what is not HTTP: {self._short(error)}", "bad_response") from None
-        except (aiohttp.ClientError, OSError, MemoryError, RuntimeError) as error:
-            if lack := machine.trouble(error):
-                raise ModelUnavailable(f"this machine could not call {self.model}: {lack}", machine.KIND) from None
-            if isinstance(error, RuntimeError):
+        except Exception as error:
+            told = self._translated(error)
+            if told is None:
                 raise
-            raise ModelUnavailable(f"no answer from {self.model}: {self._short(error)}", kind="network") from None
+            raise told from None
+
+    def _translated(self, error: Exception) -> ModelError | None:
+        """What an exception of the wire means; None when it is not one of those."""
+        import aiohttp
+        from aiohttp.http import HttpProcessingError
+
+        match error:
+            case TimeoutError():
+                why = f"{self.model} did not answer in time: {_late(error, self.times)}"
+                return ModelUnavailable(why, "network")
+            case aiohttp.ClientHttpProxyError():
+                kind = ModelRejected if error.status in (401, 403, 407) else ModelUnavailable
+                return kind(f"the proxy refused with status {error.status}", kind="network")
+            case aiohttp.ClientSSLError():
+                if isinstance(error.os_error, ssl.SSLEOFError):
+                    return ModelUnavailable(f"{self.model} broke off the handshake", kind="network")
+                return ModelRejected(f"no safe connection to {self.model}: {self._short(error)}", kind="tls")
+            case aiohttp.InvalidURL() | HttpProcessingError():
+                return ModelRejected(f"{self.model} sent what is not HTTP: {self._short(error)}", "bad_response")
+            case aiohttp.ClientError() | OSError() | MemoryError() | RuntimeError():
+                if lack := machine.trouble(error):
+                    return ModelUnavailable(f"this machine could not call {self.model}: {lack}", machine.KIND)
+                if isinstance(error, RuntimeError):
+                    return None
+                return ModelUnavailable(f"no answer from {self.model}: {self._short(error)}", kind="network")
+            case _:
+                return None
 
     async def _refused(self, response: Exchange, limit: Limit) -> ModelError:
         """The status is known: what cannot be had of the words behind it is done without."""

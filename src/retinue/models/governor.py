@@ -79,7 +79,8 @@ class Turn:
         self.is_heard = False
 
     async def __aenter__(self) -> Turn:
-        await self._governor._enter(self._tree, self)
+        if not self._governor._goes_in(self):
+            await self._governor._enter(self._tree, self)
         return self
 
     async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
@@ -186,12 +187,16 @@ class Governor:
 
     # the gate
 
-    async def _enter(self, tree: str, turn: Turn) -> None:
+    def _goes_in(self, turn: Turn) -> bool:
+        """Whether nobody has to be waited for: then the turn has begun."""
         if self._is_refused():
             raise self._same_refusal()
-        if not self._trees and self._wait(turn) == 0:
-            self._start(turn)
-            return
+        if self._trees or self._wait(turn) != 0:
+            return False
+        self._start(turn)
+        return True
+
+    async def _enter(self, tree: str, turn: Turn) -> None:
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._trees.setdefault(tree, OrderedDict())[waiter] = turn
         self._pump()

@@ -192,7 +192,7 @@ class HttpModel:
         ):
             warm.sending(request.run, size)
             try:
-                reply = await self._attempt(request, body, size, turn, emit, warm.came)
+                reply = await self._attempt(request, body, turn, emit, warm.came)
             except ModelError as error:
                 raise self._told(error, turn, request) from None
             except ConfigError:
@@ -280,15 +280,9 @@ class HttpModel:
     # the answer
 
     async def _attempt(
-        self,
-        request: Request,
-        body: list[bytes],
-        size: int,
-        turn: Turn,
-        emit: Callable[[str], None],
-        came: Callable[[], None],
+        self, request: Request, body: list[bytes], turn: Turn, emit: Callable[[str], None], came: Callable[[], None]
     ) -> Reply:
-        options = self.options
+        options, size = self.options, sum(map(len, body))
         asked = Asked(size, request.max_output, self.info, is_open=bool(options.extra))
         known = (self._redactor, self._strict)
         attempt = Attempt(self.codec, options, self.model, self._client.times, *known, asked, request.progress)

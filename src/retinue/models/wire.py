@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import aiohttp
 from aiohttp import http
-from aiohttp.client_proto import ResponseHandler
 from aiohttp.connector import Connection
 from aiohttp.streams import StreamReader
 from yarl import URL
@@ -87,34 +86,34 @@ class Exchange:
         protocol.set_response_params(
             read_until_eof=True, auto_decompress=False, max_line_size=MAX_HEADER, max_field_size=MAX_HEADER
         )
-        size = sum(map(len, self._body))
-        head = b"%b%d\r\n\r\n" % (self._wire.head, size)
+        writes = self._writes()
         self._leaves()
-        if size <= TOGETHER:
-            transport.write(b"".join((head, *self._body)))
+        transport.write(next(writes))
+        while not protocol.writing_paused:
+            more = next(writes, None)
+            if more is None or transport.is_closing():
+                break
+            transport.write(more)
         else:
-            self._write_parts(protocol, transport, self._parts(head))
+            # A provider may answer before it has read everything, and may never read the rest.
+            writer = http.StreamWriter(protocol, asyncio.get_running_loop())
+            self._rest = asyncio.get_running_loop().create_task(_write(writer, writes))
         while True:
             message, self.content = await protocol.read()
             if not 100 <= message.code < 200 or message.code == 101:
                 break
         self.status, self.headers = message.code, message.headers
 
-    def _write_parts(self, protocol: ResponseHandler, transport: asyncio.Transport, parts: Iterator[bytes]) -> None:
-        transport.write(next(parts))
-        while not protocol.writing_paused:
-            more = next(parts, None)
-            if more is None or transport.is_closing():
-                return
-            transport.write(more)
-        # A provider may answer before it has read everything, and may never read the rest.
-        writer = http.StreamWriter(protocol, asyncio.get_running_loop())
-        self._rest = asyncio.get_running_loop().create_task(_write(writer, parts))
-
-    def _parts(self, head: bytes) -> Iterator[bytes]:
+    def _writes(self) -> Iterator[bytes]:
         """What is sent at a time: small pieces together, for each time costs as much as copying some of them."""
+        body = self._body
+        size = sum(map(len, body))
+        head = b"%b%d\r\n\r\n" % (self._wire.head, size)
+        if size <= TOGETHER:
+            yield b"".join((head, *body))
+            return
         some, size = [head], len(head)
-        for piece in self._body:
+        for piece in body:
             if size + len(piece) > TOGETHER:
                 yield b"".join(some)
                 some, size = [], 0
