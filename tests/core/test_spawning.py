@@ -91,6 +91,30 @@ def test_two_spawning_calls_of_one_turn_share_one_fan_in() -> None:
     assert story.tree().fans == {}
 
 
+@pytest.mark.parametrize("compose", [False, True])
+def test_the_results_of_a_turn_may_stand_together_in_the_answer_to_its_last_call(compose: bool) -> None:
+    story = started()
+    story.reply("root", "", call("hire", "x"), call("hire", "y"), call("hire", "z"))
+    for index, names in enumerate(("ab", "c", "d")):
+        together: Any = {"join": "turn", "compose": compose, "aggregate": "turn" if index < 2 else "call"}
+        story.order("root", *(hand(name, **together) for name in names), index=index)
+    a, b, c, e = story.children("root")
+    for child in (c, a, e, b):
+        assert story.results("root") == []
+        story.reply(child, f"by {child[-4:]}")
+    if compose:
+        story.restart()
+    story.compose("root", "all of it")
+    told = {r.call_id: r.text for r in story.results("root")}
+    assert told["x"] == f"Started 2: {a}, {b}. " + told["x"].partition(". ")[2]
+    assert told["y"] == "all of it"
+    assert told["z"] == ("all of it" if compose else f"by {e[-4:]}")
+    effect = next(e for e in story.effects if isinstance(e, Compose))
+    assert [[o.id for o in joined.outcomes] for joined in effect.calls if joined.index == 1] == [[a, b, c]]
+    assert story.tree().fans == {}
+    assert story.n_asked("root") == 2
+
+
 @pytest.mark.parametrize("join", ["call", "turn"])
 def test_an_early_result_is_counted_once(join: Any) -> None:
     """The child is back before the last tool of the turn."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -134,14 +136,21 @@ async def test_a_limit_of_the_runtime_starts_nobody_either() -> None:
     assert "Refused (depth)" in scene.refusal
 
 
+def real(path: Path) -> str:
+    return os.path.realpath(path)
+
+
 @on_virtual_time
-async def test_a_child_works_in_its_parents_directory_unless_told_otherwise() -> None:
+async def test_a_child_works_in_its_parents_directory_unless_told_otherwise(tmp_path: Path) -> None:
+    site = real(tmp_path)
+    for name in ("src", "docs", "lib"):
+        (tmp_path / name).mkdir()
     seen: list[Caller] = []
-    places: list[dict[str, Any]] = [{}, {"cwd": "src"}, {"cwd": "/site/docs"}, {"cwd": "src/../lib"}]
+    places: list[dict[str, Any]] = [{}, {"cwd": "src"}, {"cwd": f"{site}/docs"}, {"cwd": "src/../lib"}]
     cast = Cast([spawn(*({"task": "a", **p} for p in places)), "thanks"], look_once)
-    await play(lead(cast, tools=[reader(seen)]), cwd="/site")
-    assert [c.cwd for c in seen] == ["/site", "/site/src", "/site/docs", "/site/lib"]
-    assert "Your working directory is /site/src." in cast.of_children[1].instructions
+    await play(lead(cast, tools=[reader(seen)]), cwd=site)
+    assert [c.cwd for c in seen] == [site, f"{site}/src", f"{site}/docs", f"{site}/lib"]
+    assert f"Your working directory is {site}/src." in cast.of_children[1].instructions
     assert len({q.instructions for q in cast.of_children}) == 4
 
 
@@ -154,12 +163,15 @@ async def test_a_directory_outside_the_parents_is_refused(read: Any, asked: str)
 
 
 @on_virtual_time
-async def test_a_directory_that_may_be_read_can_be_worked_in() -> None:
+async def test_a_directory_that_may_be_read_can_be_worked_in(tmp_path: Path) -> None:
     seen: list[Caller] = []
-    for cwd, read, asked in [("/site", ("/data",), "/data/set"), ("/site", None, "sub"), ("", ("/data",), "/data")]:
+    site, data = (real(tmp_path / name) for name in ("site", "data"))
+    for place in (f"{site}/sub", f"{data}/set"):
+        os.makedirs(place)
+    for cwd, read, asked in [(site, (data,), f"{data}/set"), (site, None, "sub"), ("", (data,), data)]:
         cast = Cast([spawn({"task": "a", "cwd": asked}), "thanks"], look_once)
         await play(lead(cast, tools=[reader(seen)]), cwd=cwd, access=Capabilities(read=read))
-    assert [c.cwd for c in seen] == ["/data/set", "/site/sub", "/data"]
+    assert [c.cwd for c in seen] == [f"{data}/set", f"{site}/sub", data]
     for read in ((), None):
         cast = Cast([spawn({"task": "a", "cwd": "/anywhere"}), "thanks"])
         scene = await play(lead(cast), access=Capabilities(read=read))

@@ -278,10 +278,17 @@ async def test_any_other_limit_is_a_failure_that_keeps_the_text() -> None:
 
 @on_virtual_time
 async def test_equal_failures_in_a_row_stop_the_next_spawn_for_a_while() -> None:
-    cast = Cast([spawn(*"abcde"), spawn("again"), "thanks"], lambda q: ModelRejected("bad key", kind="auth"))
-    scene = await play(lead(cast))
-    assert scene.told[1].error
-    assert "5 children in a row failed alike (auth: bad key)" in scene.told[1].text
+    lines = [*(spawn(letter) for letter in "abcde"), spawn("again"), "thanks"]
+    scene = await play(lead(Cast(lines, lambda q: ModelRejected("bad key", kind="auth"))))
+    assert [r.error for r in scene.told] == [False] * 5 + [True]
+    assert "5 children in a row failed alike (auth: bad key)" in scene.told[5].text
+
+
+@on_virtual_time
+async def test_equal_failures_of_one_call_do_not_stop_the_next() -> None:
+    lines = [spawn(*"abcdefgh"), [spawn("i"), spawn("j")], spawn("again"), "thanks"]
+    scene = await play(lead(Cast(lines, lambda q: ModelRejected("bad key", kind="auth"))))
+    assert [r.error for r in scene.told] == [False] * 4
 
 
 @on_virtual_time

@@ -249,7 +249,7 @@ async def test_a_child_with_children_defers_its_end_and_is_woken_once_with_all_t
     world = today(spawn("lead them"), does={"lead them": [below, "out", "all are back"]}, max_spawn_depth=2)
     await world.go()
     _, second, third = world.of("lead them")
-    assert [event(t)["result"] for t in news(third.messages)] == ["quick", "slow"]
+    assert [event(t)["result"] for t in news(third.messages)] == ["slow", "quick"], "in the order of their creation"
     assert news(second.messages) == []
     assert [e["result"] for e in world.events] == ["all are back"]
     assert world.ended_at == 30

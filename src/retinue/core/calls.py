@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from retinue.core import permits
 from retinue.core.desk import Desk, seated
 from retinue.core.effects import Abort, CallTool, ChildOutcome, Compose, JoinedCall, Purpose
-from retinue.core.ending import free_slots
+from retinue.core.ending import finish, free_slots
 from retinue.core.events import CancelAsked, Composed, Ordered
 from retinue.core.fans import Fan
 from retinue.core.orders import Wait
@@ -40,7 +40,7 @@ from retinue.core.state import (
 )
 from retinue.core.turn import await_mail, go_on, post, sooner
 from retinue.core.values import Assistant, Call, Guard, Mail, Result, Usage
-from retinue.core.words import fill, plain_result
+from retinue.core.words import NONE, fill, plain_result
 
 ONE_CALL = (0, 0, 0, 1)
 GATHERED = 4_096
@@ -48,6 +48,8 @@ ALONE = "Not run: {name} ends the run and must be the only call in a reply. Call
 BROKEN_OFF = "The wait was broken off by a message. Those you waited for go on; you will be told when they end."
 NOT_ASKED = "Not run: a message came before the question was answered."
 BEYOND = "Not run: the budget of tool calls was spent. If you read this, there is more of it: make the call again."
+ELSEWHERE = "Started {count}: {ids}. Their results stand in the answer to call {call}, with those of the whole turn."
+MIXED = "{name} was called beside other calls, and must be the only call in a reply"
 NOT_RUN = "Not run: this reply also called {name}, which must be the only call in a reply."
 
 
@@ -65,10 +67,11 @@ def dispatch(run: Run, d: Desk, said: Assistant, *, cut: bool) -> Run:
     for index, call in enumerate(calls):
         question, reason, is_denied = None, refusals.get(index), False
         # A name that the agent never had goes to the toolbox, which knows what to suggest instead.
-        why = gate(chain, call.name, d.now) if reason is None and (call.name in known or d.words.denied) else None
+        denied = d.words.refused.get(call.name) or d.words.denied
+        why = gate(chain, call.name, d.now) if reason is None and (call.name in known or denied) else None
         if why is not None:
-            denied = d.words.denied
-            reason = fill(denied, {"tool": call.name, "why": why}) if denied else f"Refused: {why}."
+            depth = str(d.spec.depth)
+            reason = fill(denied, {"tool": call.name, "why": why, "depth": depth}) if denied else f"Refused: {why}."
         if reason is None and (is_ruled or (call.name in guards and guards[call.name].guarded)):
             question, reason = _permission(run, d, index, call)
             is_denied = reason is not None
@@ -88,6 +91,8 @@ def dispatch(run: Run, d: Desk, said: Assistant, *, cut: bool) -> Run:
     if n:
         last = calls[tools.bit_length() - 1].name
         run = replace(run, usage=run.usage.plus(Usage(calls=n)), last_tool=last)
+    if len(refusals) == len(calls) and d.order.mixed_submit == "fail" and _submitted(d, calls) and not cut:
+        return finish(run, d, "failed", "sub_agent_error", error=MIXED.format(name=_submitted(d, calls)))
     at = Calls(message=message, count=len(calls), open=tools | asks, tools=tools, asks=asks, questions=questions)
     return settle(run, d, at)
 
@@ -206,13 +211,18 @@ def _refusals(d: Desk, calls: tuple[Call, ...], *, cut: bool) -> dict[int, str]:
     if cut:
         text = "Not run: your reply was cut off at its length limit, so the call is incomplete. Make it shorter."
         return dict.fromkeys(range(len(calls)), text)
-    submits = d.definition.submits
-    ending = next((c.name for c in calls if c.name in submits), None) if len(calls) > 1 and submits else None
-    if ending is not None:
+    submits, ending = d.definition.submits, _submitted(d, calls)
+    if ending:
         return {i: (ALONE if c.name in submits else NOT_RUN).format(name=ending) for i, c in enumerate(calls)}
     most = d.rules.calls_per_turn
     text = f"Not run: at most {most} calls are run in one reply. Make the rest of them in the next."
     return dict.fromkeys(range(most, len(calls)), text) if len(calls) > most else {}
+
+
+def _submitted(d: Desk, calls: tuple[Call, ...]) -> str:
+    """The tool by which a run hands in its result among other calls; "" when there is none, or it stands alone."""
+    submits = d.definition.submits
+    return next((c.name for c in calls if c.name in submits), "") if len(calls) > 1 and submits else ""
 
 
 def close_call(run: Run, d: Desk, calls: Calls, index: int, result: Result) -> Run:
@@ -313,13 +323,14 @@ def _close_fans(run: Run, d: Desk, calls: Calls, ready: list[int]) -> tuple[Run,
     compose = []
     for index in ready:
         fan = fan_in.fans[index]
+        together = fan_in.together(index)
         long = len(fan.ended) > 1 and sum(len(o.ending.text) for o in fan.ended) > d.rules.text_cap
-        if fan.compose or long:
-            if not fan.composing:
-                joined = JoinedCall(
-                    index=index, call_id=fan.call_id, name=fan.name, outcomes=fan.in_order(), plain=not fan.compose
+        if fan.compose or long or len(together) > 1:
+            if not fan.composing and index == together[-1]:
+                outcomes, is_plain = fan_in.outcomes(together), not fan.compose
+                compose.append(
+                    JoinedCall(index=index, call_id=fan.call_id, name=fan.name, outcomes=outcomes, plain=is_plain)
                 )
-                compose.append(joined)
                 fan.composing = True
                 fan_in.composing += 1
             continue
@@ -339,6 +350,8 @@ def close_composed(run: Run, d: Desk, calls: Calls, event: Composed) -> Run:
     fan_in = d.tree.fans.get(run.id)
     for index, call_id, name, text in event.calls:
         if fan_in is not None and index in fan_in.fans:
+            for other in fan_in.together(index)[:-1]:
+                run, calls = _point_to(run, d, calls, other, call_id)
             fan = fan_in.drop(index)
             _discard(d, fan)
             run = _note(run, d, fan)
@@ -347,6 +360,18 @@ def close_composed(run: Run, d: Desk, calls: Calls, event: Composed) -> Run:
         calls = replace(calls, open=calls.open & ~(1 << index))
     _drop_empty(run, d)
     return settle(run, d, calls)
+
+
+def _point_to(run: Run, d: Desk, calls: Calls, index: int, call_id: str) -> tuple[Run, Calls]:
+    """A call whose results stand in the answer of another says so."""
+    fan = d.tree.fans[run.id].drop(index)
+    _discard(d, fan)
+    run = _note(run, d, fan)
+    words = d.definition.words.get(fan.name, NONE).elsewhere or ELSEWHERE
+    ids = ", ".join(sorted(o.id for o in fan.ended))
+    text = fill(words, {"count": str(len(fan.ended)), "ids": ids, "call": call_id})
+    run = d.append(run, Result(call_id=fan.call_id, name=fan.name, text=text))
+    return run, replace(calls, open=calls.open & ~(1 << index))
 
 
 def _gather(run: Run, text: str) -> Run:

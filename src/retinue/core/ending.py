@@ -276,7 +276,8 @@ def _announce(run: Run, d: Desk, ending: Ending) -> None:
     is_killed = bool(ending.along)
     parent = tree.specs.get(spec.parent)
     done = order.group_size - tree.n_members(spec)
-    quiet = is_killed or skipped(order, ending)
+    text = tell(d.words.announcement, spec, run, ending, d.rules.mail_cap, done)
+    quiet = is_killed or skipped(order, ending) or not text
     delivery = Delivery(
         key=digest(run.id, "completion"),
         run=run.id,
@@ -284,7 +285,7 @@ def _announce(run: Run, d: Desk, ending: Ending) -> None:
         path=spec.path,
         discard=spec.parent if order.retention == "delete" else "",
         origin=spec.origin,
-        text=tell(d.words.announcement, spec, run, ending, d.rules.mail_cap, done),
+        text=text,
         note=note_of(ending),
         state="suppressed" if quiet else "pending",
         next_at=d.now,

@@ -80,7 +80,8 @@ def news(run: Run, event: ChildEnded, d: Desk) -> Run:
     words = of_parent(d.definition, child)
     text = tell(words.notice, child, row, outcome.ending, d.rules.mail_cap)
     note, announced = note_of(outcome.ending), child.order.announce
-    mail = Mail(seq=0, text=text, sender=event.child, kind="news", note=note, announced=announced)
+    by_age = child.order.results == "creation"
+    mail = Mail(seq=0, text=text, sender=event.child, kind="news", note=note, announced=announced, by_age=by_age)
     return post(run, mail, d)
 
 
@@ -89,19 +90,25 @@ def _count(run: Run, child: Spec, outcome: ChildOutcome, d: Desk) -> Run:
     if not is_dismissed(child.order, outcome.ending):
         helpers = add(run.helpers, outcome.label, outcome.id, outcome.ending)
         run = run if helpers is run.helpers else replace(run, helpers=helpers)
-    return _count_failure(run, outcome, d)
+    return _count_failure(run, child, outcome, d)
 
 
-def _count_failure(run: Run, outcome: ChildOutcome, d: Desk) -> Run:
-    """Equal failures in a row open the breaker; any other end closes it."""
+def _count_failure(run: Run, child: Spec, outcome: ChildOutcome, d: Desk) -> Run:
+    """Equal failures in a row open the breaker; any other end closes it. What went out in one call was sent before
+    anybody could learn from the first failure: it counts once."""
     ending = outcome.ending
     if ending.state != "failed":
         return run if run.breaker is None else replace(run, breaker=None)
     signature = ending.stop if not ending.error else f"{ending.stop}: {ending.error[:80]}"
-    last = run.breaker
-    count = last.count + 1 if last is not None and last.signature == signature else 1
+    last = run.breaker if run.breaker is not None and run.breaker.signature == signature else None
+    slot = child.slot
+    call = "" if slot is None else f"{slot.turn}.{slot.index}"
+    if last is not None and call in last.calls:
+        return run
+    count = 1 if last is None else last.count + 1
+    calls = (*(() if last is None else last.calls), call)[-d.rules.breaker_after :]
     until = d.now + d.rules.breaker_ms if count >= d.rules.breaker_after else 0
-    return replace(run, breaker=Breaker(signature=signature, count=count, until=until))
+    return replace(run, breaker=Breaker(signature=signature, count=count, until=until, calls=calls))
 
 
 def stale(run: Run, event: RunEvent, why: str = "") -> InvalidTransition:

@@ -81,7 +81,12 @@ class Order(Value):
     `orphans` says what becomes of the run's children when it ends first, `bond` what becomes of itself when its parent
     does ("" leaves that to the parent). `news`: whether a parent that was not waiting is told by mail. A `group` of
     `group_size` whose members announce also announces a summary, after the last of them. `fail_fast`: the failure of
-    one child of a call ends its siblings. A reply of more than `keep_whole` bytes is also kept as an artifact.
+    one child of a call ends its siblings. `results` is the order of those of one call; `creation` is also that of news
+    which is read together. `aggregate`: whether the results of children that are joined by turn stand in
+    their own call's answer, or those of all such calls of the turn together in that of the last. `while_waiting`: what
+    becomes of a user's message to a parent that waits for this child. `mixed_submit`: whether a run that hands in its
+    result beside other calls is asked again, or has failed. `skip_token`: words that as a whole last text mean that
+    there is nothing to tell. A reply of more than `keep_whole` bytes is also kept as an artifact.
     `questions`: whether somebody is there to answer them ("" leaves that to the parent; for a root it means that tools
     may ask, and that what would need a permission is denied). `isolation`: whether it works in a copy of its own.
     `loaded` are the files that its instructions were put together from. `remark` is what whoever reads the result is to
@@ -119,9 +124,12 @@ class Order(Value):
     host: bool = False
     max_turns: int | None = None
     grace_turns: int = 0
-    results: Literal["input", "completion"] = "input"
+    results: Literal["input", "completion", "creation"] = "input"
     compose: bool = False
     fail_fast: bool = False
+    aggregate: Literal["call", "turn"] = "call"
+    while_waiting: Literal["keep", "refuse"] = "keep"
+    mixed_submit: Literal["ask", "fail"] = "ask"
     keep_whole: int | None = None
     origin: Origin | None = None
     on_restart: Literal["resume", "fail"] = "resume"
@@ -201,7 +209,8 @@ class Orders(Value):
 
     `answer` is the call's result, unless children are joined or there is a `wait`: then the call stays open until they
     have ended. `posts` are texts for the channel that asked. `refusals` maps a limit's name to the words that the
-    family uses for it; `{why}` in them stands for the numbers. `pause` ends the turn and waits for news.
+    family uses for it ("" for any other limit); `{why}` in them stands for the numbers, `{json}` for the same
+    inside a string of JSON. `pause` ends the turn and waits for news.
     """
 
     spawns: tuple[Order, ...] = ()

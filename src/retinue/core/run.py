@@ -19,6 +19,7 @@ event does not type-check until every state has decided about it.
 
 from __future__ import annotations
 
+import json
 from typing import assert_never
 
 from msgspec.structs import replace
@@ -262,8 +263,9 @@ def _take_orders(run: Run, calls: Calls, event: Ordered, d: Desk) -> Run:
         planned = spawn.plan(run, d, event)
         spawn.check_words(run, d, orders.sends, orders.cancels)
     except Refused as refusal:
-        text = orders.refusals.get(refusal.limit, "Refused ({limit}): {why}")
-        text = fill(text, {"limit": refusal.limit, "why": str(refusal)})
+        text = orders.refusals.get(refusal.limit) or orders.refusals.get("") or "Refused ({limit}): {why}"
+        quoted = json.dumps(str(refusal), ensure_ascii=False)[1:-1]
+        text = fill(text, {"limit": refusal.limit, "why": str(refusal), "json": quoted})
         return close_call(
             run, d, calls, event.index, Result(call_id=event.call_id, name=event.name, text=text, error=True)
         )

@@ -11,7 +11,7 @@ from retinue.core import permits, policy
 from retinue.core.accounts import DIMENSIONS, UNFUNDED, UNLIMITED, Limit, limits_of
 from retinue.core.desk import Desk, weight
 from retinue.core.events import CancelAsked, Enlisted, Ordered, Posted
-from retinue.core.fans import Fan, FanIn
+from retinue.core.fans import FanIn, fan_of
 from retinue.core.money import money
 from retinue.core.orders import DRAWN, Base, Order, Send, Slot, Spec
 from retinue.core.shares import shares
@@ -55,7 +55,7 @@ def _check_limits(run: Run, d: Desk, orders: tuple[Order, ...], *, waits: bool) 
     held, first = d.tree.held(run.id), orders[0]
     if not held.spawn or (held.depth is not None and held.depth <= 0):
         raise Refused("depth", f"runs at depth {d.spec.depth} may not spawn")
-    if any((o.join, o.compose, o.results) != (first.join, first.compose, first.results) for o in orders):
+    if any(_joined_like(o) != _joined_like(first) for o in orders):
         raise Refused("mixed", "the children of one call must be joined and reported in one way")
     if waits and first.join != "none":
         raise Refused("mixed", "a call waits for children in one way: either it joins them, or it has a wait")
@@ -70,6 +70,10 @@ def _check_limits(run: Run, d: Desk, orders: tuple[Order, ...], *, waits: bool) 
         raise Refused("children", f"{live} children are live and {len(orders)} more were asked for (max {held.fanout})")
     _check_lanes(d, orders)
     _check_groups(run, d, orders)
+
+
+def _joined_like(order: Order) -> tuple[str, bool, str, str]:
+    return (order.join, order.compose, order.results, order.aggregate)
 
 
 def _check_lanes(d: Desk, orders: tuple[Order, ...]) -> None:
@@ -286,14 +290,7 @@ def hire(run: Run, d: Desk, event: Ordered, planned: list[tuple[Spec, Limit]]) -
     """Take the planned children on. Joined ones are counted from here."""
     tree = d.tree
     first = planned[0][0].order
-    fan = Fan(
-        join=first.join,
-        call_id=event.call_id,
-        name=event.name,
-        results=first.results,
-        compose=first.compose,
-        fail_fast=first.fail_fast,
-    )
+    fan = fan_of(first, event.call_id, event.name)
     for spec, grant in planned:
         spec = tagged(spec, run, d)
         if spec.order.share != DRAWN and grant is not UNLIMITED:
@@ -339,6 +336,9 @@ def cannot_write(tree: Tree, sender: str, to: str, more: int = 0) -> str | None:
         peers = tree.held(sender).comms
         if not family and (peers is None or to not in peers):
             return f"{to!r} is not a live run that you may write to"
+    fan_in = tree.fans.get(to)
+    if not sender and fan_in is not None and fan_in.refuses_mail:
+        return f"{to!r} is busy: it waits for its children and takes no message before they are back"
     waiting = more + sum(1 for m in tree.mail.get(to, ()) if m.sender == sender)
     if waiting >= tree.shared.rules.mail_per_sender:
         return f"{to!r} has {waiting} messages from you that it has not read yet"

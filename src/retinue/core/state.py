@@ -163,11 +163,13 @@ AnyState = Queued | Thinking | Short | Working | Waiting | Asking | Stopping | E
 
 
 class Breaker(Value):
-    """Equal failures in a row under one parent; open until `until`."""
+    """Equal failures in a row under one parent, each call counted once whoever of its children failed; open until
+    `until`. `calls` are those that are counted."""
 
     signature: str
     count: int
     until: int = 0
+    calls: tuple[str, ...] = ()
 
 
 class Suspicion(Value):

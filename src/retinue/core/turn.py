@@ -241,8 +241,13 @@ def post(run: Run, mail: Mail, d: Desk) -> Run:
 
 
 def read_mail(run: Run, d: Desk) -> Run:
-    """Mail becomes messages, once, in this transaction."""
-    for mail in d.tree.take_mail(run.id) if d.tree.has_mail(run.id) else ():
+    """Mail becomes messages, once, in this transaction. News `by_age` stands in the order in which those were started
+    whom it is about (their ids are in that order); everything else as it came."""
+    if not d.tree.has_mail(run.id):
+        return run
+    taken = d.tree.take_mail(run.id)
+    news = iter(sorted((mail for mail in taken if mail.by_age), key=lambda mail: mail.sender))
+    for mail in (next(news) if mail.by_age else mail for mail in taken):
         run = d.append(run, User(text=quote(mail, run, d), sender=mail.sender, kind=mail.kind))
     return run
 

@@ -216,15 +216,15 @@ class ToolSchema(Value):
 
 class Words(Value):
     """How a tool speaks of the children that it has started: templates by how they ended (`incomplete/turn_limit`, or
-    `incomplete`), "" for any other end.
-
-    `notice` is for the parent's mailbox, `announcement` for the channel, `denied` for a child that calls a tool which
-    it does not hold. The names that may stand in braces are the fields of `core.words.facts`.
-    """
+    `incomplete`), "" for any other end. `notice` is for the parent's mailbox, `announcement` for the channel (an empty
+    one is not sent), `denied` for a child that calls a tool which it does not hold, `refused` the same by tool, and
+    `elsewhere` for a call whose results stand in another's answer. In braces: the fields of `core.words.facts`."""
 
     notice: dict[str, str] = {}
     announcement: dict[str, str] = {}
     denied: str = ""
+    refused: dict[str, str] = {}
+    elsewhere: str = ""
 
 
 class Grant(Value):
@@ -244,12 +244,10 @@ class Guard(Value):
 
 
 class Definition(Value):
-    """The stored face of an agent: what a run needs to go on when the program that defined it is gone.
-
-    `crew` is the agent and everybody on its staff and on theirs; `reach` is every tool that any of them has: the most
-    that its runs can ever hold. `size` is the number of bytes that its instructions and tool schemas add to a prompt.
-    `words` are those of its tools that have their own, `guards` what permissions have to know of them.
-    """
+    """The stored face of an agent: what a run needs to go on when the program that defined it is gone. `crew` is the
+    agent and everybody on its staff and on theirs; `reach` is every tool that any of them has: the most that its runs
+    can ever hold. `size` is the number of bytes that its instructions and tool schemas add to a prompt. `words` are
+    those of its tools that have their own, `guards` what permissions have to know of them."""
 
     name: str
     instructions: str = ""
@@ -406,7 +404,7 @@ class Rules(Value):
 class Mail(Value):
     """A message in a run's mailbox, delivered at its next turn boundary; `sender` is set by the runtime. `note` is what
     the runtime itself has to say about it, and a mail of the kind `note` is nothing else. `announced`: the channel that
-    asked for the work was told of the same."""
+    asked for the work was told of the same. `by_age`: news that is read together stands in the order of the starts."""
 
     seq: int
     text: str
@@ -415,6 +413,7 @@ class Mail(Value):
     steer: bool = False
     note: str = ""
     announced: bool = False
+    by_age: bool = False
 
 
 class Delivery(Value):

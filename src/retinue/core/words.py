@@ -26,8 +26,9 @@ def of_parent(definition: Definition | None, child: Spec) -> Words:
 
 
 def skipped(order: Order, ending: Ending) -> bool:
-    """Whether a run was asked to announce itself and said that there is nothing to say."""
-    return order.report == "announce" and bool(order.skip_token) and ending.text.strip() == order.skip_token
+    """Whether a run that was to tell its result has said that there is nothing to tell."""
+    is_asked = order.report == "announce" or (order.report == "text" and ending.state == "completed")
+    return bool(order.skip_token) and is_asked and ending.text.strip() in order.skip_token.split()
 
 
 def is_known(ending: Ending) -> bool:

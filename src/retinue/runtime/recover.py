@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 
 from retinue.core.events import OpenCall
-from retinue.core.fans import Fan, FanIn
+from retinue.core.fans import FanIn, fan_of
 from retinue.core.kin import child_outcome
 from retinue.core.orders import Spec
 from retinue.core.state import Ended, Queued, Run, Short, calls_of
@@ -61,15 +61,7 @@ def _hang(tree: Tree, row: Row, *, pending: bool) -> None:
     fan_in = tree.fans.setdefault(parent.id, FanIn())
     fan = fan_in.fans.get(slot.index)
     if fan is None:
-        order = spec.order
-        fan = Fan(
-            join=order.join,
-            call_id=slot.call_id,
-            name=slot.tool,
-            results=order.results,
-            compose=order.compose,
-            fail_fast=order.fail_fast,
-        )
+        fan = fan_of(spec.order, slot.call_id, slot.tool)
         fan_in.add(slot.index, fan)
     if not pending and spec.order.retention == "delete":
         fan.discard[spec.id] = spec

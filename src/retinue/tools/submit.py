@@ -27,6 +27,8 @@ class SubmitResult:
     def __init__(self, output: Any = str) -> None:
         self._check, result = _checker(output)
         definitions = result.pop("$defs", None)
+        if "$ref" not in result and not isinstance(output, dict):
+            result.setdefault("description", "All that whoever gave you the task needs: it sees nothing else.")
         parameters = {
             "type": "object",
             "properties": {"result": result},
@@ -65,7 +67,7 @@ class SubmitError:
         description="Say that the task cannot be done, and why. Call it alone; it ends your run.",
         parameters={
             "type": "object",
-            "properties": {"error": {"type": "string"}},
+            "properties": {"error": {"type": "string", "description": "Why it cannot be done, and what was tried."}},
             "required": ["error"],
             "additionalProperties": False,
         },

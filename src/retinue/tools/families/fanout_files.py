@@ -19,15 +19,17 @@ ANY_SIZE = 1 << 62
 
 
 def directory(caller: Caller, asked: str | None, where: str) -> str:
-    """The directory of a child, without links: the caller's own, or one inside it or inside a root that the caller may
-    read."""
+    """The directory of a child, without links: the caller's own, or one that exists inside it or inside a root that the
+    caller may read. Touches the disk."""
     if not asked:
         return caller.cwd
     roots = [r for r in (caller.cwd, *(caller.held.read or ())) if r]
     path = os.path.realpath(os.path.join(caller.cwd, asked)) if caller.cwd else os.path.normpath(asked)
     if (roots or caller.held.read is not None) and not _inside(path, roots):
         names = ", ".join(dict.fromkeys(roots)) or "a directory that you may read (there is none)"
-        raise Complaint(f"{where}.cwd {asked!r} is outside your working directory; name one inside {names}")
+        raise Complaint(f"{where}cwd {asked!r} is outside your working directory; name one inside {names}")
+    if not os.path.isdir(path):
+        raise Complaint(f"{where}cwd {asked!r} is no directory that exists; name one, or leave it out")
     return path
 
 

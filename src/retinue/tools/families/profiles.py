@@ -34,7 +34,10 @@ PROFILES: dict[str, tuple[str, dict[str, Any]]] = {
         },
     ),
     "meepo": ("delegate", {"more_tools": False}),
-    "phoenix": ("fanout", {}),
+    "phoenix": (
+        "fanout",
+        {"task_fields": [], "aggregate": "turn", "while_waiting": "refuse"},
+    ),
     "clawdbot": ("sessions", {}),
     "openclaw": (
         "sessions",

@@ -220,6 +220,7 @@ class SpawnTool(SessionTool):
         told = chat and bool(caller.spec.origin.channel) and not caller.spec.parent
         return {
             "join": "none",
+            "results": "creation",
             "host": False,
             "must_submit": False,
             "unknown_tool": "ignore",

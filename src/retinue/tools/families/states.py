@@ -50,7 +50,20 @@ KINDS = {
     "content_filter",
 }
 _FANOUT_ENDS: dict[End, str] = {"timed_out": "timed_out", "cancelled": "cancelled"}
-_FANOUT_STOPS = {"refused": "content_filter", "quota": "rate_limit", "overloaded": "server_error"}
+_FANOUT_STOPS = {
+    "refused": "content_filter",
+    "quota": "rate_limit",
+    "overloaded": "server_error",
+    "not_found": "invalid_request",
+    "bad_schema": "invalid_request",
+    "too_large": "context_exhausted",
+    "forbidden": "auth",
+    "tls": "network",
+    "redirect": "network",
+    "bad_response": "server_error",
+    "response_too_large": "server_error",
+}
+"""Ends that go by another name there. Whatever is neither here nor in KINDS is the sub-agent's own failure."""
 
 
 def ending_of(run: Run) -> Ending | None:
