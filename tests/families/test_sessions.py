@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -304,10 +305,12 @@ async def test_a_waiting_parent_holds_no_slot() -> None:
 
 
 @on_virtual_time
-async def test_a_child_works_in_the_directory_it_is_given_or_in_its_spawners() -> None:
+async def test_a_child_works_in_the_directory_it_is_given_or_in_its_spawners(tmp_path: Path) -> None:
+    here = tmp_path.resolve()
+    (here / "there").mkdir()
     world = World([spawn("say a", cwd="there", cleanup="keep"), spawn("say b", cleanup="keep")])
-    outcome = await world.go(cwd="/here")
-    assert [s.order.cwd for s, _ in await world.rows(outcome.id)] == ["/here/there", "/here"]
+    outcome = await world.go(cwd=str(here))
+    assert [s.order.cwd for s, _ in await world.rows(outcome.id)] == [str(here / "there"), str(here)]
 
 
 @pytest.mark.parametrize("cwd", ["/", "../..", "/hereafter", "/here/../there"])

@@ -157,7 +157,7 @@ async def test_a_fork_knows_the_conversation_and_calls_nothing_that_spawns() -> 
     assert first.instructions == world.of_lead[0].instructions
     assert not {t.name for t in first.tools} & SPAWNERS
     assert world.of("deeper") == []
-    assert results(world.of("go on")[1].messages)[-1].startswith("Refused: ")
+    assert results(world.of("go on")[1].messages)[-1]["status"] == "forbidden"
     assert world.results[1]["childSessionKey"] == f"subagent:{world.results[1]['runId']}"
 
 
@@ -323,6 +323,8 @@ def test_the_two_profiles_differ_in_these_defaults_only() -> None:
         "announce": ("chat", "requester"),
         "keys": ("plain", "agent"),
         "max_children_per_agent": (None, 5),
+        "control": (False, True),
+        "archive_after_minutes": (0, 60),
         "default_deny": (
             (),
             ("agents_list", "cron", "gateway", "memory_get", "memory_search", "session_status", "whatsapp_login"),

@@ -38,7 +38,8 @@ def is_known(ending: Ending) -> bool:
 
 def tell(templates: dict[str, str], spec: Spec, run: Run, ending: Ending, cap: int, done: int = 0) -> str:
     """A child's end in the words that its parent's tool has for it, at most `cap` long."""
-    template = templates.get(f"{ending.state}/{ending.stop}") or templates.get(ending.state) or templates.get("")
+    names = (f"{ending.state}/{ending.stop}", ending.state, "")
+    template = next((templates[name] for name in names if name in templates), None)
     if template is None:
         return describe(spec.order.label or spec.order.agent, ending, cap)
     return clip(fill(template, facts(spec, run, ending, done)), cap)

@@ -25,8 +25,9 @@ from retinue.tools.families.base import (
     helper_name,
     looking,
 )
-from retinue.tools.families.fanout_files import contents, directory
+from retinue.tools.families.fanout_files import contents
 from retinue.tools.families.fanout_words import DESCRIPTION, MODES, MOST_TURNS, guide, parameters
+from retinue.tools.families.places import directory
 from retinue.tools.families.states import ending_of, error_kind
 from retinue.tools.submit import ERROR, RESULT, SubmitError, SubmitResult
 

@@ -48,6 +48,8 @@ PROFILES: dict[str, tuple[str, dict[str, Any]]] = {
             "announce": "requester",
             "keys": "agent",
             "max_children_per_agent": 5,
+            "control": True,
+            "archive_after_minutes": 60,
             "default_deny": [
                 "agents_list",
                 "cron",

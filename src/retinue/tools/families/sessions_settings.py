@@ -4,18 +4,21 @@ called after its first run, and the runs that go on in it are a group of that na
 
 from __future__ import annotations
 
+import math
 import re
 import uuid
 from typing import Any, Literal, TypeVar
 
 from retinue.core.orders import Spec
 from retinue.core.text import clip
+from retinue.core.values import Ending
 from retinue.tools.families.base import Complaint, FamilyTool, Settings, as_json
 
 LANE = "subagent"
-SKIP = "ANNOUNCE_SKIP"
+SKIP, SILENT = "ANNOUNCE_SKIP", "NO_REPLY"
 SPAWN = "sessions_spawn"
-TOOLS = (SPAWN, "sessions_list", "sessions_history", "sessions_send", "sessions_yield")
+CONTROL = "subagents"
+TOOLS = (SPAWN, "sessions_list", "sessions_history", "sessions_send", "sessions_yield", CONTROL)
 SESSION = "session"
 AGENT_ID = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 MOST_SECONDS = 86_400
@@ -26,6 +29,8 @@ class SessionsSettings(Settings):
     """`agent.subagents`. `timeout_means`: what `timeoutSeconds` limits, the spawner's wait or the child's run.
     `announce`: who is told, the chat (in a last turn of the child's own) or the session that spawned it.
     `default_deny` is what no child gets whatever the file says in `tools`; `run_timeout_seconds` 0 is no limit.
+    `control` adds the tool `subagents`. A session without a thread of its own is archived `archive_after_minutes` after
+    its end (0: never): it is not listed, read or taken up any more; what was said stays on record.
     """
 
     max_concurrent: int = 1
@@ -41,6 +46,8 @@ class SessionsSettings(Settings):
     allow_agents: tuple[str, ...] = ()
     model: str = ""
     run_timeout_seconds: float = 0.0
+    control: bool = False
+    archive_after_minutes: float = 0.0
 
     def __post_init__(self) -> None:
         if self.max_concurrent < 1:
@@ -51,6 +58,13 @@ class SessionsSettings(Settings):
             raise ValueError("agent.subagents.maxChildrenPerAgent must be between 1 and 20")
         if not 0 <= self.run_timeout_seconds <= MOST_SECONDS:
             raise ValueError(f"agent.subagents.runTimeoutSeconds must be between 0 and {MOST_SECONDS}")
+        if not 0 <= self.archive_after_minutes < math.inf:
+            raise ValueError("agent.subagents.archiveAfterMinutes must be 0 or more, and finite")
+
+    def is_archived(self, spec: Spec, ending: Ending | None, now: int) -> bool:
+        """Whether a session has ended too long ago. One with a thread of its own is not put away."""
+        minutes = self.archive_after_minutes
+        return bool(minutes and ending and not spec.order.origin and now >= ending.at + minutes * 60_000)
 
     def key(self, id: str, agent: str) -> str:
         return f"subagent:{id}" if self.keys == "plain" else f"agent:{agent}:subagent:{id}"

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta
+from msgspec.structs import replace
 
 from retinue.core.orders import Context, Lane, Order, Orders, Wait
 from retinue.core.provenance import tell, total
@@ -19,11 +21,13 @@ from retinue.tools.families.base import (
     looking,
     object_schema,
 )
+from retinue.tools.families.places import directory
 from retinue.tools.families.sessions_settings import (
     AGENT_ID,
     LANE,
     MOST_SECONDS,
     SESSION,
+    SILENT,
     SKIP,
     SPAWN,
     TOOLS,
@@ -34,7 +38,17 @@ from retinue.tools.families.sessions_settings import (
 )
 from retinue.tools.families.states import SESSIONS, ending_of
 
-DELIVERY = ("target", "transport", "channel", "to", "threadId", "replyTo")
+WHERE = "results go where the request came from"
+REFUSED = {
+    **dict.fromkeys(("target", "transport", "channel", "to", "threadId", "replyTo"), WHERE),
+    "thinking": "how hard a model thinks is set with the model",
+    "sandbox": "what a sub-agent may touch is set by whoever runs you",
+    "attachments": "name files in the task, and it reads them itself",
+    "attachAs": "name files in the task, and it reads them itself",
+    "lightContext": "a sub-agent has none of your context unless context is fork",
+}
+"""Parameters of that system which are not taken here, and why."""
+NO_CHAT = "thread: true needs a chat that the request came from, and there is none; leave it out"
 NOTE = "Its completion will be pushed; do not poll. Go on with other work, or call sessions_yield to wait."
 ANNOUNCE = (
     f"Write the message that tells the one who asked what came of this task. Reply with exactly {SKIP} if there is "
@@ -65,9 +79,22 @@ WORDS = Words(
         "timed_out": _EVENT % ("timeout", "timed out", "{text}"),
         "": _EVENT % ("error", "failed: {error}", NOTHING),
     },
-    announcement={"completed": "{text}"},
+    announcement={"completed": "{text}", "cancelled": ""},
 )
-"""The completion as the requester reads it, and as the chat does. The status is the runtime's, never the model's."""
+"""The completion as the requester reads it, and as the chat does. The status is the runtime's, never the model's.
+Whoever stops a session knows it: the chat is not told."""
+
+
+def words_of(settings: SessionsSettings) -> Words:
+    """The same, and what a session that may not spawn is told when it calls a session tool all the same."""
+    most = settings.max_spawn_depth
+    where = "at this depth" if most == 1 else "here"
+    refused = {
+        name: status("forbidden", f"{name} is not allowed {where} (current depth: {{depth}}, max: {most})")
+        for name in TOOLS
+    }
+    return replace(WORDS, refused=refused)
+
 
 Seconds = Annotated[float, Meta(ge=0, le=MOST_SECONDS)]
 
@@ -98,11 +125,10 @@ class SpawnArgs(Value, forbid_unknown_fields=True, rename="camel"):
 
 class SpawnTool(SessionTool):
     risk = "execute"
-    words = WORDS
     starts = "sessions"
 
     def __init__(self, settings: SessionsSettings) -> None:
-        self.settings = settings
+        self.settings, self.words = settings, words_of(settings)
         self.schema = ToolSchema(
             name=SPAWN,
             description=(
@@ -115,9 +141,9 @@ class SpawnTool(SessionTool):
     async def answer(self, caller: Caller, args: dict[str, Any]) -> Returned:
         if caller.woken:
             return await self._after_wait(caller, args)
-        for name in DELIVERY:
+        for name, why in REFUSED.items():
             if name in args:
-                raise Complaint(f"{SPAWN} does not take '{name}': results go where the request came from")
+                raise Complaint(f"{SPAWN} does not take '{name}': {why}")
         asked = self.read(args, SpawnArgs, "tools")
         if not asked.task.strip():
             raise Complaint(f"{self.invalid}: task cannot be empty")
@@ -129,7 +155,13 @@ class SpawnTool(SessionTool):
         known = looking(caller).models()
         if model and model not in known:
             return Answer(text=status("error", f"unknown model '{model}'; known: {', '.join(known)}"), error=True)
-        return self._start(caller, asked, model)
+        if asked.thread and not caller.spec.origin.channel:
+            return Answer(text=status("error", NO_CHAT), error=True)
+        try:
+            cwd = await asyncio.to_thread(directory, caller, asked.cwd) if asked.cwd else caller.cwd
+        except Complaint as complaint:
+            return Answer(text=status("error", str(complaint)), error=True)
+        return self._start(caller, replace(asked, cwd=cwd), model)
 
     def _wrong(self, asked: SpawnArgs) -> str:
         if asked.agent_id and not AGENT_ID.fullmatch(asked.agent_id):
@@ -159,6 +191,8 @@ class SpawnTool(SessionTool):
         reply: dict[str, Any] = {"status": "accepted", "childSessionKey": key, "runId": id, "mode": asked.mode}
         if asked.model.strip():
             reply["modelApplied"] = True
+        if asked.thread:
+            reply["thread"] = key
         if s.timeout_means == "wait" and asked.timeout_seconds:
             wait = Wait(runs=(id,), timeout_ms=_ms(asked.timeout_seconds), then=as_json(reply))
             return Orders(spawns=(order,), wait=wait, refusals=refusals)
@@ -191,10 +225,11 @@ class SpawnTool(SessionTool):
         options: dict[str, Any] = {
             "label": asked.label.strip() or asked.task_name.strip() or "subagent",
             "access": self._access(caller, agent, asked.tools or ToolLists()),
-            "cwd": asked.cwd or caller.cwd,
+            "cwd": asked.cwd,
             "retention": "keep" if asked.mode == "session" else asked.cleanup or s.cleanup,
             **self.common(caller, key),
             **self._run_limit(asked),
+            **(_thread(caller, key) if asked.thread else {}),
         }
         if model:
             options["model"] = model
@@ -230,7 +265,7 @@ class SpawnTool(SessionTool):
             "limits": Limits(depth=s.max_spawn_depth, children=s.max_children_per_agent),
             "report": "announce" if chat else "text",
             "report_prompt": ANNOUNCE if chat else "",
-            "skip_token": SKIP if chat else "",
+            "skip_token": SKIP if chat else f"{SKIP} {SILENT}",
             "announce": told,
             "news": not told,
             "bond": "keep" if told else "wait",
@@ -242,12 +277,13 @@ class SpawnTool(SessionTool):
         staff = ", ".join(a for a in caller.spec.capabilities.agents or () if "." not in a) or "none"
         full = f"too many active children ({most}/{most}); wait for one to end" if most else "too many active children"
         return {
+            "": status("error", "{json}"),
             "depth": status("forbidden", f"{SPAWN} is not allowed: you may not spawn (current depth: {depth})"),
             "children": status("forbidden", full),
             "agent": status("error", f"there is no agent '{agent}' that you can spawn; there is: {staff}"),
             "tools": status("error", "it would have none of the tools that are allowed; allow others, or none at all"),
             "model": status("error", "you may not use that model"),
-            "budget": status("error", "its budget is more than is left of yours ({why})"),
+            "budget": status("error", "its budget is more than is left of yours ({json})"),
             "breaker": status("error", "the last sub-agents all failed alike; wait a minute, or change the task"),
         }
 
@@ -274,7 +310,15 @@ class SpawnTool(SessionTool):
 
     def _first_message(self, caller: Caller, task: str) -> str:
         depth, most = caller.spec.depth + 1, self.settings.max_spawn_depth
-        return CONTEXT.format(depth=depth, most=most, role=LEAF if depth >= most else ORCHESTRATOR, task=task)
+        role = LEAF if depth >= most else ORCHESTRATOR
+        if self.settings.announce == "requester":
+            role += f" Reply with exactly {SILENT} if there is nothing worth telling."
+        return CONTEXT.format(depth=depth, most=most, role=role, task=task)
+
+
+def _thread(caller: Caller, key: str) -> dict[str, Any]:
+    """A session with a thread of its own tells that what comes of it, whoever else is told."""
+    return {"origin": replace(caller.spec.origin, thread=key), "announce": True}
 
 
 def result_of(ending: Ending) -> dict[str, Any]:
@@ -327,7 +371,7 @@ def _properties(settings: SessionsSettings) -> dict[str, Any]:
             "enum": ["run", "session"],
             "description": "session (needs thread: true) is kept, so that you can go on in it with sessions_send.",
         },
-        "thread": {"type": "boolean"},
+        "thread": {"type": "boolean", "description": "It tells its results in a thread of its own in the chat."},
         "context": {
             "type": "string",
             "enum": ["isolated", "fork"],

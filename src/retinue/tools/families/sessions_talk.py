@@ -14,7 +14,7 @@ from retinue.core.values import Assistant, Message, Result, ToolSchema, Value
 from retinue.tools.base import Answer, Caller, Kin, Returned
 from retinue.tools.families.base import Complaint, as_json, looking, object_schema
 from retinue.tools.families.sessions_settings import SESSION, SessionsSettings, SessionTool, run_in, status
-from retinue.tools.families.sessions_spawn import NOTE, WORDS, SpawnTool, is_announcing
+from retinue.tools.families.sessions_spawn import NOTE, SpawnTool, is_announcing, words_of
 from retinue.tools.families.states import ending_of, session_state
 
 MAX_SESSIONS, MAX_MESSAGES, MAX_LAST, MAX_TEXT = 200, 500, 20, 4_000
@@ -51,14 +51,15 @@ class _Sessions(SessionTool):
     def __init__(self, settings: SessionsSettings) -> None:
         self.settings = settings
 
-    def spawned(self, children: Sequence[Kin]) -> dict[str, Kin]:
-        """The last run of each session by its key, the session that was last at work last."""
+    def spawned(self, children: Sequence[Kin], now: int) -> dict[str, Kin]:
+        """The last run of each session by its key, the session that was last at work last; without archived ones."""
         found: dict[str, Kin] = {}
         for spec, run in children:
             key = self.settings.key_of(spec)
             found.pop(key, None)
             found[key] = (spec, run)
-        return found
+        put_away = self.settings.is_archived
+        return {key: kin for key, kin in found.items() if not put_away(kin[0], ending_of(kin[1]), now)}
 
     async def find(self, caller: Caller, key: str) -> Kin:
         own = {self.settings.key_of(caller.spec), "current", *(() if caller.spec.parent else ("main",))}
@@ -69,15 +70,19 @@ class _Sessions(SessionTool):
             like = self.settings.key("<uuid>", "<agent>")
             raise Complaint(f"'{clip(key, 80)}' is not a session key: it looks like {like}")
         children = await caller.children()
-        spawned = self.spawned(children)
+        spawned = self.spawned(children, caller.at)
         for spec, _ in children:
             name = self.settings.key_of(spec)
-            if id in (spec.id, run_in(name)):
+            if id in (spec.id, run_in(name)) and name in spawned:
                 return spawned[name]
+            if id in (spec.id, run_in(name)):
+                minutes = self.settings.archive_after_minutes
+                raise Complaint(f"session '{clip(key, 200)}' is archived: it ended more than {minutes:g} minutes ago")
         raise Complaint(f"session '{clip(key, 200)}' was not found among those that you have spawned")
 
     async def labelled(self, caller: Caller, label: str) -> Kin:
-        found = [kin for kin in self.spawned(await caller.children()).values() if kin[0].order.label == label]
+        spawned = self.spawned(await caller.children(), caller.at)
+        found = [kin for kin in spawned.values() if kin[0].order.label == label]
         if len(found) != 1:
             why = "names no session" if not found else f"names {len(found)} sessions; use the session key"
             raise Complaint(f"label '{clip(label, 80)}' {why}")
@@ -123,7 +128,8 @@ class ListTool(_Sessions):
         asked = self.read(args, ListArgs)
         since = None if asked.active_minutes is None else caller.at - asked.active_minutes * 60_000
         rows: list[dict[str, Any]] = []
-        for spec, run in [*reversed(self.spawned(await caller.children()).values()), (caller.spec, caller.run)]:
+        spawned = self.spawned(await caller.children(), caller.at)
+        for spec, run in [*reversed(spawned.values()), (caller.spec, caller.run)]:
             ending = ending_of(run)
             updated = caller.at if ending is None else ending.at
             if (since is not None and updated < since) or len(rows) >= asked.limit:
@@ -170,7 +176,6 @@ class HistoryTool(_Sessions):
 
 
 class SendTool(_Sessions):
-    words = WORDS
     schema = ToolSchema(
         name="sessions_send",
         description="Write to a session that you have spawned. One that is running reads it at its next turn; one "
@@ -189,6 +194,10 @@ class SendTool(_Sessions):
         ),
     )
 
+    def __init__(self, settings: SessionsSettings) -> None:
+        super().__init__(settings)
+        self.words = words_of(settings)
+
     async def answer(self, caller: Caller, args: dict[str, Any]) -> Returned:
         asked = self.read(args, SendArgs)
         most = LONGEST_STEER if asked.steer else LONGEST
@@ -197,20 +206,24 @@ class SendTool(_Sessions):
         if bool(asked.session_key) == bool(asked.label):
             raise Complaint(f"{self.invalid}: give either sessionKey or label")
         if asked.session_key:
-            spec, run = await self.find(caller, asked.session_key)
+            kin = await self.find(caller, asked.session_key)
         else:
-            spec, run = await self.labelled(caller, asked.label)
+            kin = await self.labelled(caller, asked.label)
+        return self.deliver(caller, kin, asked.message, steer=asked.steer)
+
+    def deliver(self, caller: Caller, kin: Kin, message: str, *, steer: bool) -> Returned:
+        spec, run = kin
         if spec.id == caller.id:
             raise Complaint("a session cannot write to itself")
         key = self.settings.key_of(spec)
         if ending_of(run) is not None:
-            return self._go_on(caller, (spec, run), key, asked.message)
+            return self._go_on(caller, kin, key, message)
         if is_announcing(run):
             wait = f"{key} is done and writes its announcement; write to it when it has ended"
             return Answer(text=status("error", wait), error=True)
         reply = as_json({"status": "accepted", "sessionKey": key, "runId": spec.id})
         gone = status("error", f"{key} cannot be written to now: it has ended, or has too much unread mail")
-        send = Send(to=spec.id, text=asked.message, steer=asked.steer)
+        send = Send(to=spec.id, text=message, steer=steer)
         return Orders(sends=(send,), answer=reply, refusals={"comms": gone})
 
     def _go_on(self, caller: Caller, kin: Kin, key: str, message: str) -> Returned:
@@ -225,6 +238,8 @@ class SendTool(_Sessions):
         base = Base(conversation=spec.conversation, length=run.length, start=run.start)
         context = Context(kind="run", run=spec.id, base=base, tokens=run.context + run.fresh)
         order = replace(old, task=message, context=context, **spawn.common(caller, key))
+        if old.origin is not None:
+            order = replace(order, announce=True)
         reply = {
             "status": "accepted",
             "sessionKey": key,
