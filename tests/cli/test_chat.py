@@ -204,3 +204,29 @@ def test_the_history_of_a_chat_has_no_secret(tmp_path: Path) -> None:
         assert screen.code() == 0
         kept = Path(f"{home.store}.plans/chat.history").read_text()
         assert "+use [redacted:SERVICE_TOKEN] now" in kept and secret not in kept
+
+
+OFF = """profiles = ["xzatoma"]
+
+[agent.subagent]
+max_depth = 3
+default_max_turns = 10
+output_max_size = 4096
+chat_enabled = false
+"""
+
+
+def tools_of(heard: Any) -> str:
+    return "on" if any(t.name == "subagent" for t in heard.tools) else "off"
+
+
+def test_a_chat_has_subagents_once_they_are_asked_for_where_it_has_none_from_the_start(tmp_path: Path) -> None:
+    with house(tmp_path, tools_of) as home:
+        (home.path / "config.toml").write_text(OFF)
+        said = "hello\n/subagents\nplease Delegate this\nthanks\n/subagents off\nhello\n/subagents toggle\nhello\n"
+        done = home.run("chat", input=said)
+        assert (done.returncode, done.stdout) == (0, "off\non\non\noff\non\n")
+        assert "sub-agents are off" in done.stderr
+        assert home.run("run", "-q", "hello").stdout == "on\n", "a run is no chat"
+        (home.path / "config.toml").write_text(OFF.replace("false", "true"))
+        assert home.run("chat", "-q", input="hello\n").stdout == "on\n"

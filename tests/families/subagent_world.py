@@ -184,7 +184,8 @@ def results(told: Sequence[Result]) -> list[dict[str, Any]]:
 
 
 def check_batch(found: dict[str, Any]) -> None:
-    assert list(found) == ["results", "total_duration_ms", "successful", "failed"]
+    stopped = ["fail_fast"] if "fail_fast" in found else []
+    assert list(found) == ["results", "total_duration_ms", "successful", "failed", *stopped]
     for line in found["results"]:
         error = [] if line["success"] else ["error"]
         partial = ["completion_status"] if "completion_status" in line else []

@@ -100,12 +100,12 @@ async def test_a_tool_that_was_taken_from_the_caller_while_it_ran_is_unknown_to_
 
 @on_virtual_time
 async def test_the_first_thing_that_is_wrong_is_told_in_the_order_of_the_document() -> None:
-    """Quota, depth, form, prompt, label, turns, tools that start others, unknown tools."""
+    """Depth, quota, form, prompt, label, turns, tools that start others, unknown tools."""
     wrong = good(task_prompt=" ", label=" ", max_turns=0, allowed_tools=["nonsense", "subagent"])
     nonsense = {**wrong, "label": 5}
     deep: dict[str, Any] = {"max_depth": 1}
-    assert (await refused(nonsense, max_executions=0, **deep)).startswith("Resource quota exceeded: ")
-    assert (await refused(nonsense, **deep)).startswith("Maximum subagent recursion depth (1) exceeded.")
+    assert (await refused(nonsense, max_executions=0, **deep)).startswith("Maximum subagent recursion depth (1) exce")
+    assert (await refused(nonsense, max_executions=0)).startswith("Resource quota exceeded: ")
     assert (await refused(nonsense)).startswith("Invalid parameters: ")
     assert await refused(wrong) == "task_prompt cannot be empty"
     assert await refused({**wrong, "task_prompt": "p"}) == "label cannot be empty"
@@ -212,8 +212,9 @@ async def test_a_mistake_in_one_task_of_a_batch_starts_nobody_and_says_which() -
 async def test_a_batch_is_checked_in_the_same_order() -> None:
     nonsense = {"tasks": 5}
     text = await refused(nonsense, "parallel_subagent", max_executions=0, max_depth=1)
+    assert text == "Maximum subagent depth 1 reached"
+    text = await refused(nonsense, "parallel_subagent", max_executions=0)
     assert text.startswith("Resource quota exceeded: ")
-    assert await refused(nonsense, "parallel_subagent", max_depth=1) == "Maximum subagent depth 1 reached"
     assert (await refused(nonsense, "parallel_subagent")).startswith("Invalid parameters: ")
 
 

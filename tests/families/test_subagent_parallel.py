@@ -90,10 +90,14 @@ async def test_fail_fast_stops_the_others_at_once_and_keeps_every_result_in_orde
     assert [line["label"] for line in found.result["results"]] == list(does)
     assert [line["success"] for line in found.result["results"]] == [True, False, False, False, False]
     errors = [line.get("error") for line in found.result["results"]]
-    stopped = "Subagent task execution failed: bad failed"
+    stopped = "Cancelled by fail_fast: bad failed"
     assert errors == [None, stopped, "Subagent task execution failed: RuntimeError: broken", stopped, stopped]
     assert (found.result["successful"], found.result["failed"]) == (1, 4)
     assert [found.below[p].state for p in does] == ["completed", "cancelled", "failed", "cancelled", "cancelled"]
+    assert found.result["fail_fast"] == {
+        "failed": {"index": 2, "label": "bad"},
+        "cancelled": [{"index": n, "label": list(does)[n]} for n in (1, 3, 4)],
+    }
     assert stage.of("last") == [], "who waited for room never starts"
 
 
@@ -116,6 +120,7 @@ async def test_fail_fast_stops_also_those_below_the_others() -> None:
 @on_virtual_time
 async def test_fail_fast_without_a_failure_changes_nothing() -> None:
     found = await Stage(many("a", "b", "c", fail_fast=True)).go()
+    assert "fail_fast" not in found.result
     assert (found.result["successful"], found.result["failed"]) == (3, 0)
 
 

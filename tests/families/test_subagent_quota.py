@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import msgspec
@@ -44,6 +45,23 @@ async def test_a_quota_of_nothing_refuses_everything() -> None:
     for quota in quotas:
         for asked in (one("a"), many("a")):
             assert (await Stage(asked, **quota).go()).refusal.startswith(SPENT)
+
+
+@pytest.mark.parametrize("tokens", [1, 50, 300])
+@on_virtual_time
+async def test_a_quota_that_does_not_pay_one_call_is_told_as_one_with_the_numbers(tokens: int) -> None:
+    for asked in (one("a"), many("a", "b")):
+        found = await Stage(asked, max_total_tokens=tokens).go()
+        text = found.told[0].text
+        if found.told[0].error:
+            assert text == f"{SPENT}1 tokens are left, too few for 2 more"
+            continue
+        lines = found.result.get("results", [found.result])
+        for line in lines:
+            assert not line["success"]
+            assert line["error"].startswith(SPENT)
+            assert re.search(r"one turn needs up to [\d,]+ tokens", line["error"])
+            assert f"the budget has {tokens // len(lines)} left" in line["error"]
 
 
 @on_virtual_time

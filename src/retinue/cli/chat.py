@@ -8,7 +8,9 @@ import contextlib
 import os
 import shlex
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+
+from msgspec.structs import replace
 
 from retinue.cli import exits, facts, wire, words
 from retinue.cli.book import Book
@@ -24,6 +26,7 @@ from retinue.cli.shelf import Shelf
 from retinue.cli.watching import Left, Signals, Watching
 from retinue.core.display import one_line
 from retinue.errors import RetinueError
+from retinue.tools.families.base import Family
 
 COMMANDS = {
     "/help": "what can be said here",
@@ -33,6 +36,7 @@ COMMANDS = {
     "/steer": "RUN TEXT a message that interrupts it",
     "/cancel": "[RUN] end a run and everything below it",
     "/cost": "what this conversation has cost",
+    "/subagents": "[on|off|toggle] whether the next message may start sub-agents",
     "/new": "begin another conversation",
     "/quit": "leave; what runs in the background goes on",
 }
@@ -43,8 +47,16 @@ class Chat:
     """One conversation. `run` is its last run, "" before the first message; `plan` makes what it begins with."""
 
     def __init__(
-        self, door: Door, plan: Callable[[], Planned], terms: wire.Terms, run: str = "", *, can_answer: bool = False
+        self,
+        door: Door,
+        plan: Callable[[], Planned],
+        terms: wire.Terms,
+        run: str = "",
+        *,
+        can_answer: bool = False,
+        families: Sequence[Family] = (),
     ) -> None:
+        self._families, self._on = tuple(families), dict[str, bool]()
         self._door, self._plan, self._terms, self.run = door, plan, terms, run
         self._can_answer = can_answer
         self._client: Client | None = None
@@ -114,9 +126,9 @@ class Chat:
         if self._is_open and self._send(text):
             pass
         elif self.run:
-            self.run = self.client.ask(wire.Resume(run=self.run, task=text, terms=self._terms))["run"]
+            self.run = self.client.ask(wire.Resume(run=self.run, task=text, terms=self._terms_for(text)))["run"]
         else:
-            self.run = start(self._door, self.client, self._plan(), text, self._terms, Wish())
+            self.run = start(self._door, self.client, self._plan(), text, self._terms_for(text), Wish())
         if not self._is_open:
             self._after = 0
         self._is_open = True
@@ -132,6 +144,26 @@ class Chat:
                 return
         self._is_open = False
         self._tell(final, watching.code)
+
+    def _terms_for(self, text: str) -> wire.Terms:
+        """A family that is off in chats is turned on by a message that asks for it, and stays on."""
+        for family in self._families:
+            said = family.in_chat(text)
+            if said is not None and not self._on.get(family.name):
+                self._on.setdefault(family.name, said)
+                self._on[family.name] |= said
+        return replace(self._terms, families=dict(self._on)) if self._on else self._terms
+
+    def _switch(self, rest: str, say: Callable[[str], None]) -> None:
+        """`/subagents`: for all families of the conversation, from the next message on."""
+        is_on = all(self._on.get(f.name, f.in_chat("") is not False and f.settings.enabled) for f in self._families)
+        wanted = {"on": True, "enable": True, "off": False, "disable": False, "toggle": not is_on, "": is_on}.get(rest)
+        if wanted is None or not self._families:
+            say("write /subagents on, off or toggle" if self._families else "this conversation has no family")
+            return
+        if rest:
+            self._on = {f.name: wanted for f in self._families}
+        say(f"sub-agents are {'on' if wanted else 'off'}")
 
     def _send(self, text: str) -> bool:
         """A message to the run that was left; False when it has ended meanwhile."""
@@ -201,10 +233,12 @@ class Chat:
 
     def _command(self, name: str, rest: str, say: Callable[[str], None]) -> None:
         if name == "/help":
-            say("\n".join(f"{command:<9}{about}" for command, about in COMMANDS.items()))
+            say("\n".join(f"{command:<11}{about}" for command, about in COMMANDS.items()))
             say("Enter sends, Alt-Enter begins a new line. Ctrl-C cancels what runs; twice it leaves.")
         elif name == "/agents":
             self._agents(say)
+        elif name == "/subagents":
+            self._switch(rest.strip().lower(), say)
         elif name == "/cost":
             say(", ".join(self.spent.words))
         elif name == "/new":

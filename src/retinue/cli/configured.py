@@ -5,7 +5,7 @@ project's file if it is trusted, and the user's.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,7 @@ from retinue.errors import ConfigError
 if TYPE_CHECKING:
     from retinue.config.layers import Settings
     from retinue.config.schema import Configuration
+    from retinue.tools.families.base import Family
 
 FILLED = {
     "agent": "agents.default",
@@ -105,6 +106,16 @@ def _tools(key: str, names: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(dict.fromkeys(ours for name in names for ours in asking.tool_names(name)))
     except click.UsageError as error:
         raise ConfigError(f"{key}: {error.message}") from None
+
+
+def families_of(value: Configuration, named: Sequence[str] | None) -> tuple[Family, ...]:
+    """The families of a conversation with their settings: those named, or those that are configured."""
+    from retinue.cli.plan import FAMILY
+    from retinue.tools.families.profiles import family, settings_of
+
+    usual, told = families(value)
+    names = (usual or (FAMILY,)) if named is None else named
+    return tuple(family(name, **told.get(settings_of(name)[0], {})) for name in names)
 
 
 def families(value: Configuration) -> tuple[tuple[str, ...] | None, dict[str, dict[str, Any]]]:

@@ -138,7 +138,7 @@ class Desk:
             await self._retinue.retry(row.spec.root)
             return want.run
         agent = await self._agent(row, want.plan)
-        options = _again(row, want.terms)
+        options = _again(row, want.terms, agent)
         if want.plan is not None and agent.name != row.spec.order.agent:
             raise Refused(
                 "agent", f"run {want.run} goes on with its own agent and model; fork it to go on with another"
@@ -149,7 +149,7 @@ class Desk:
     async def _fork(self, want: wire.Fork) -> str:
         row = await inside.row_of(self._retinue, want.run)
         agent = await self._agent(row, want.plan)
-        return await self._retinue.fork(want.run, want.task, agent=agent, at=want.at, **_again(row, want.terms))
+        return await self._retinue.fork(want.run, want.task, agent=agent, at=want.at, **_again(row, want.terms, agent))
 
     async def _agent(self, row: Row, plan: Plan | None) -> Agent:
         """The agent that goes on: that of a plan, or the run's own, built again from its plan."""
@@ -252,6 +252,8 @@ def _options(terms: wire.Terms, label: str, agent: Agent | None = None) -> dict[
         out["max_turns"] = terms.max_turns
     if terms.questions:
         out["questions"] = terms.questions
+    if terms.families:
+        out["families"] = dict(terms.families)
     own_access = agent.options.get("access", Capabilities()) if agent is not None else Capabilities()
     access = narrow(own_access, _access(terms, Capabilities()))
     if access != Capabilities():
@@ -274,7 +276,7 @@ def _access(terms: wire.Terms, held: Capabilities) -> Capabilities:
     return replace(held, **changes) if changes else held
 
 
-def _again(row: Row, terms: wire.Terms) -> dict[str, Any]:
+def _again(row: Row, terms: wire.Terms, agent: Agent) -> dict[str, Any]:
     """The options of a run that goes on from another: what held for that one, where nothing else is asked for."""
     spec, order = row.spec, row.spec.order
     held = row.run.access or spec.capabilities
@@ -283,6 +285,12 @@ def _again(row: Row, terms: wire.Terms) -> dict[str, Any]:
     out.setdefault("model", spec.model)
     if order.questions:
         out.setdefault("questions", order.questions)
+    # A family that is turned on had been turned off by whoever turns it on; what the agent's file denies stays denied.
+    names = {name for f in agent.dialects if terms.families.get(f.name) for name in f.tool_names}
+    own = agent.options.get("access", Capabilities())
+    lifted = names - {*own.deny}
+    if lifted & {*held.deny}:
+        held = replace(held, deny=tuple(d for d in held.deny if d not in lifted))
     out["access"] = _access(terms, held)
     return out
 

@@ -45,7 +45,8 @@ class Welcome(Value):
 
 
 class Terms(Value):
-    """What one run may do and spend: the parts of an order that a person sets. None and "" leave the agent's own."""
+    """What one run may do and spend: the parts of an order that a person sets. None and "" leave the agent's own.
+    `families` are turned on or off by their names."""
 
     label: str = ""
     cwd: str = ""
@@ -60,6 +61,7 @@ class Terms(Value):
     read: tuple[str, ...] = ()
     questions: Literal["", "ask", "deny"] = ""
     announce: bool = False
+    families: dict[str, bool] = msgspec.field(default_factory=dict)
 
 
 class Want(Value, tag=str.lower, tag_field="do"):

@@ -174,7 +174,7 @@ class Tool(Protocol):
     A tool may also have: `risk`, what it can do to the world (undeclared is `execute`); `subject`, the argument that
     rules about it look at; `summary(args)`, one line on what a call is about; `words`, how the ends of its children are
     told; `summarize(group, outcomes)`, the summary of a group; `invalid`, how its complaint about malformed arguments
-    begins."""
+    begins; `refuses(caller)`, why no call of that run is taken, whatever its arguments, or ""."""
 
     schema: ToolSchema
 

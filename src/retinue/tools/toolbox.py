@@ -54,6 +54,9 @@ class Toolbox:
         found = mine.get(call.name)
         if found is None:
             return Answer(text=_unknown(call.name, list(mine)), error=True)
+        refuses = getattr(found, "refuses", None)
+        if refuses is not None and (why := refuses(caller)):
+            return Answer(text=why, error=True)
         try:
             args: dict[str, Any] = parse(call.args)
         except BadArguments as error:

@@ -9,7 +9,7 @@ import click
 
 from retinue.cli import asking
 from retinue.cli.chat import Chat, history_of
-from retinue.cli.configured import configured
+from retinue.cli.configured import configured, families_of
 from retinue.cli.door import Door, common, option, pass_door
 from retinue.cli.manners import is_reader, manners
 from retinue.cli.planning import Planned, make_plan
@@ -75,7 +75,8 @@ def command(door: Door, /, **told: Any) -> int:
     terms = _terms(door, told, is_tty)
     if not run:
         plan()  # what is wrong with it is told before the first message, not after
-    chat = Chat(door, plan, terms, run, can_answer=is_tty and told["permission_prompts"] != "none")
+    can_answer = is_tty and told["permission_prompts"] != "none"
+    chat = Chat(door, plan, terms, run, can_answer=can_answer, families=families_of(value, families))
     try:
         return chat.talk(_prompt(door, chat, is_tty))
     finally:

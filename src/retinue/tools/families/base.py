@@ -49,6 +49,10 @@ class Family:
         """What its children get beside the agent's other tools."""
         return ()
 
+    def in_chat(self, text: str) -> bool | None:
+        """Whether a message of a chat turns it on; None when it says nothing about that."""
+        return None
+
     @property
     def guide(self) -> str:
         """A few sentences for the system prompt."""

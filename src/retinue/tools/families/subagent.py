@@ -31,6 +31,17 @@ ONE, MANY = "subagent", "parallel_subagent"
 READER = "artifact"
 """Reads on where an output was cut; whoever has it can lend it beside any list."""
 SUMMARY = "Sum up what you found, concisely: results first, then what stayed open."
+KEYWORDS = (
+    "subagent",
+    "delegate",
+    "spawn agent",
+    "parallel task",
+    "parallel agent",
+    "agent delegation",
+    "use agent",
+)
+"""Words of a message, in any case, that turn the tools on where a chat does not have them from the start."""
+UNPAID = ("budget", "tokens_budget")
 MAX_TURNS = 50
 MAX_CONCURRENT = 5
 MARK = "\n... (truncated)"
@@ -41,7 +52,8 @@ ASKED_TWICE = ("done", "turn_limit", "budget", "no_report")
 
 
 class SubagentSettings(Settings):
-    """`[agent.subagent]`. Amounts of None are no limit; `model` overrides the parent's."""
+    """`[agent.subagent]`. Amounts of None are no limit; `model` overrides the parent's. `chat_enabled`: whether a chat
+    has the tools from its first message on, or from one that asks for such work; None leaves that to `enabled`."""
 
     max_depth: int = 3
     default_max_turns: int = 10
@@ -50,6 +62,7 @@ class SubagentSettings(Settings):
     max_total_tokens: int | None = None
     max_total_time: float | None = None
     model: str = ""
+    chat_enabled: bool | None = None
 
     def __post_init__(self) -> None:
         _within("max_depth", self.max_depth, 10, " (stack overflow risk)")
@@ -118,8 +131,17 @@ class SubagentFamily(Family):
             Quota(limits.max_executions, limits.max_total_tokens, limits.max_total_time), tools=(ONE, MANY)
         )
 
+    @property
+    def has_quota(self) -> bool:
+        return self.settings.max_total_tokens is not None
+
     def tools(self) -> Sequence[Tool]:
         return (SubagentTool(self), ParallelTool(self))
+
+    def in_chat(self, text: str) -> bool | None:
+        """With `chat_enabled = false` a message turns it on that asks for such work."""
+        is_on = self.settings.chat_enabled
+        return any(word in text.lower() for word in KEYWORDS) if is_on is False else is_on
 
     def helper_tools(self) -> Sequence[Tool]:
         return self.tools()
@@ -148,9 +170,9 @@ class _Starter(FamilyTool):
         return self.family.settings
 
     async def answer(self, caller: Caller, args: dict[str, Any]) -> Returned:
+        if why := self.refuses(caller):
+            raise Complaint(why)
         await self.family.quotas.check(caller, _spent)
-        if caller.spec.depth + 1 >= self.settings.max_depth:
-            raise Complaint(self.too_deep(caller))
         tasks, fields = self.asked(caller, args)
         refusals = {"depth": self.too_deep(caller)}
         if self.settings.model:
@@ -162,6 +184,10 @@ class _Starter(FamilyTool):
         except QuotaSpent as spent:
             raise _spent(str(spent)) from None
         return Orders(spawns=tuple(self.order(caller, t, len(tasks), **fields) for t in tasks), refusals=refusals)
+
+    def refuses(self, caller: Caller) -> str:
+        """The depth is looked at first, before the arguments are read."""
+        return self.too_deep(caller) if caller.spec.depth + 1 >= self.settings.max_depth else ""
 
     def too_deep(self, caller: Caller) -> str:
         raise NotImplementedError
@@ -198,14 +224,14 @@ class _Starter(FamilyTool):
         nests = caller.spec.depth + 2 < settings.max_depth
         tools = None
         if task.allowed_tools is not None:
-            beside = [t for t in (READER, *((ONE, MANY) if nests else ())) if allows(_held(caller), t)]
+            beside = [t for t in (READER, ONE, MANY) if allows(_held(caller), t)]
             tools = tuple(sorted({*task.allowed_tools, *beside}))
         options: dict[str, Any] = {
             "label": task.label,
             "join": "call",
             "report": "summary",
             "report_prompt": task.summary_prompt.strip() or SUMMARY,
-            "access": Capabilities(tools=tools, deny=() if nests else (MANY, ONE), spawn=nests),
+            "access": Capabilities(tools=tools, spawn=nests),
             "unknown_tool": "ignore",
             "limits": Limits(depth=settings.max_depth - 1),
             "max_turns": task.max_turns or settings.default_max_turns,
@@ -251,7 +277,7 @@ class SubagentTool(_Starter):
     def compose(self, outcomes: Sequence[ChildOutcome]) -> str:
         (one,) = outcomes
         self.family.quotas.settled([one.id])
-        return as_json(result_of(one, self.settings.output_max_size))
+        return as_json(result_of(one, self.settings.output_max_size, has_quota=self.family.has_quota))
 
 
 class ParallelTool(_Starter):
@@ -315,7 +341,7 @@ class ParallelTool(_Starter):
     def compose(self, outcomes: Sequence[ChildOutcome]) -> str:
         self.family.quotas.settled([o.id for o in outcomes])
         size = _room(len(outcomes), self.settings.output_max_size)
-        results = [_line_of(o, size) for o in outcomes]
+        results = [_line_of(o, size, has_quota=self.family.has_quota) for o in outcomes]
         began = min(o.created_at for o in outcomes)
         good = sum(r["success"] for r in results)
         return as_json(
@@ -324,8 +350,30 @@ class ParallelTool(_Starter):
                 "total_duration_ms": max(o.ending.at for o in outcomes) - began,
                 "successful": good,
                 "failed": len(results) - good,
+                **_fail_fast(outcomes),
             }
         )
+
+
+def _fail_fast(outcomes: Sequence[ChildOutcome]) -> dict[str, Any]:
+    """Whose failure has ended the batch, and who was cancelled because of it, by their places among the tasks."""
+    cancelled = [o for o in outcomes if _is_cut_off(o)]
+    if not cancelled:
+        return {}
+    failed = [o for o in outcomes if o.ending.state not in ("completed", "incomplete") and not _is_cut_off(o)]
+    named = [o for o in failed if cancelled[0].ending.error == f"{o.label} failed"] or failed
+    first = min(named, key=lambda o: (o.ending.at, o.item))
+    return {
+        "fail_fast": {
+            "failed": {"index": first.item, "label": first.label},
+            "cancelled": [{"index": o.item, "label": o.label} for o in cancelled],
+        }
+    }
+
+
+def _is_cut_off(one: ChildOutcome) -> bool:
+    """Whether a task was cancelled because another of its batch had failed."""
+    return one.ending.state == "cancelled" and one.ending.by == "system" and not one.ending.along
 
 
 def _spent(why: str) -> Complaint:
@@ -341,8 +389,8 @@ def _room(n: int, size: int) -> int:
     return min(size, max(256, ROOM // n)) if n > 1 else size
 
 
-def _line_of(one: ChildOutcome, size: int) -> dict[str, Any]:
-    whole = result_of(one, size)
+def _line_of(one: ChildOutcome, size: int, *, has_quota: bool) -> dict[str, Any]:
+    whole = result_of(one, size, has_quota=has_quota)
     line = {
         "label": one.label,
         "success": whole["success"],
@@ -357,7 +405,16 @@ def _line_of(one: ChildOutcome, size: int) -> dict[str, Any]:
     return line
 
 
-def result_of(one: ChildOutcome, size: int) -> dict[str, Any]:
+def _error_of(one: ChildOutcome, *, has_quota: bool) -> str:
+    ending = one.ending
+    if has_quota and ending.stop in UNPAID and not one.usage.turns:
+        return f"Resource quota exceeded: {ending.error or 'what is left does not pay for one call'}"
+    if _is_cut_off(one):
+        return f"Cancelled by fail_fast: {ending.error}"
+    return f"Subagent task execution failed: {ending.error or ending.stop}"
+
+
+def result_of(one: ChildOutcome, size: int, *, has_quota: bool = False) -> dict[str, Any]:
     """The result object: what came of the task, and facts about it as texts."""
     ending, usage = one.ending, one.usage
     success = ending.state in ("completed", "incomplete") and bool(ending.text.strip())
@@ -376,7 +433,7 @@ def result_of(one: ChildOutcome, size: int) -> dict[str, Any]:
         metadata |= {"prompt_tokens": str(usage.input), "completion_tokens": str(usage.output)}
     if ending.state != "completed":
         metadata["stop_reason"] = ending.stop
-    error = {} if success else {"error": f"Subagent task execution failed: {ending.error or ending.stop}"}
+    error = {} if success else {"error": _error_of(one, has_quota=has_quota)}
     return {"success": success, "output": output, **error, "truncated": truncated, "metadata": metadata}
 
 
