@@ -222,11 +222,13 @@ def tools_of(heard: Any) -> str:
 
 def test_a_chat_has_subagents_once_they_are_asked_for_where_it_has_none_from_the_start(tmp_path: Path) -> None:
     with house(tmp_path, tools_of) as home:
-        (home.path / "config.toml").write_text(OFF)
+        config = tmp_path / "config" / "retinue" / "config.toml"
+        config.parent.mkdir(parents=True, exist_ok=True)
+        config.write_text(OFF)
         said = "hello\n/subagents\nplease Delegate this\nthanks\n/subagents off\nhello\n/subagents toggle\nhello\n"
         done = home.run("chat", input=said)
         assert (done.returncode, done.stdout) == (0, "off\non\non\noff\non\n")
         assert "sub-agents are off" in done.stderr
         assert home.run("run", "-q", "hello").stdout == "on\n", "a run is no chat"
-        (home.path / "config.toml").write_text(OFF.replace("false", "true"))
+        config.write_text(OFF.replace("false", "true"))
         assert home.run("chat", "-q", input="hello\n").stdout == "on\n"

@@ -6,13 +6,17 @@ import json
 import random
 from typing import Any
 
-from retinue import Agent, Retinue, Rules, tool
+import pytest
+
+from retinue import Agent, Retinue, Rules, family, tool
 from retinue.core.values import Assistant, Call, Result
 from retinue.models.base import Request
 from retinue.testing import MemoryStore, Scripted, run_virtual
 
 CASES, PER_TURN = 5_000, 50
 FAMILIES = ["agent", "delegate", "fanout", "sessions", "subagent"]
+OTHERS = ["agent", "delegate", family("phoenix", strict=True), family("openclaw", max_spawn_depth=2), "xzatoma"]
+"""The same with the settings of the profiles that differ most from their families."""
 
 
 @tool(risk="read")
@@ -79,14 +83,17 @@ def twisted(schema: dict[str, Any], r: random.Random) -> str:
     return text
 
 
-def test_five_thousand_malformed_calls_are_answered_in_words() -> None:
+@pytest.mark.parametrize("families", [FAMILIES, OTHERS], ids=["families", "profiles"])
+def test_five_thousand_malformed_calls_are_answered_in_words(families: list[Any]) -> None:
     r = random.Random(20261115)
     made: list[Call] = []
+    nests = {"sessions_spawn"} if families is OTHERS else set()
     spawners = {"agent_spawn", "agent_fork", "delegate_tasks", "spawn_agents", "sessions_spawn"}
 
     def script(request: Request) -> Any:
         if request.path != "0":
-            assert not any(t.name in spawners for t in request.tools), "a child was offered a tool to start others"
+            given = {t.name for t in request.tools} & spawners
+            assert given <= nests, "a child was offered a tool to start others"
             return "done"
         if len(made) >= CASES:
             return "enough"
@@ -101,7 +108,7 @@ def test_five_thousand_malformed_calls_are_answered_in_words() -> None:
     async def work() -> list[Result]:
         rules = Rules(max_turns=10_000, compact_at=1e9, breaker_after=10**9)
         async with Retinue(MemoryStore(), rules=rules) as retinue:
-            lead = Agent("lead", "lead", model=Scripted(script), tools=[lookup], families=FAMILIES)
+            lead = Agent("lead", "lead", model=Scripted(script), tools=[lookup], families=families)
             outcome = await retinue.run(lead, "go")
             assert (outcome.state, outcome.text) == ("completed", "enough")
             assert not retinue.trouble

@@ -7,10 +7,13 @@ from typing import Any
 
 import pytest
 
-from retinue import ConfigError, family
+from retinue import Agent, ConfigError, family
 from retinue.config import read_config
+from retinue.testing import call
 from retinue.tools.families.profiles import settings_of
 from retinue.tools.families.states import SUBAGENT
+from tests.api.house import on_virtual_time
+from tests.families.subagent_world import TOOLS, Stage, one, results
 
 
 def read(tmp_path: Path, text: str) -> Any:
@@ -44,6 +47,44 @@ model = "small"
     s = made.settings
     assert (s.max_depth, s.default_max_turns, s.output_max_size, s.model) == (5, 20, 1_048_576, "small")
     assert (s.max_executions, s.max_total_tokens, s.max_total_time) == (100, 200_000, 600.0)
+
+
+@on_virtual_time
+async def test_the_documents_configuration_is_loaded_as_it_stands_and_enforced(tmp_path: Path) -> None:
+    """Its three constants under the names that its configuration gives them, and whether a chat has the tools."""
+    text = """
+[agent.subagent]
+max_depth = 3
+default_max_turns = 10
+output_max_size = 4096
+chat_enabled = false
+"""
+    made = read(tmp_path, text)
+    assert made.settings == family("xzatoma", chat_enabled=False).settings
+    does: dict[str, Any] = {"1": [one("2")], "2": [one("3")], "dig": lambda q: call("look_up", word="x")}
+    stage = Stage(one("1"), one("dig"), one("long"), does=does, sums={"long": "x" * 5_000})
+    stage.lead = Agent("lead", model=stage.model, tools=TOOLS, families=[made])
+    first, second, third = results((await stage.go()).told)
+    assert first["success"] and stage.of("3") == []
+    assert any("depth (3) exceeded. Current depth: 2." in m.text for m in stage.of("2")[-1].messages)
+    assert second["metadata"]["max_turns"] == "10"
+    assert third["truncated"] and third["output"].startswith("x" * 4_096 + "\n... (truncated)")
+
+
+@pytest.mark.parametrize(
+    ("said", "is_on"),
+    [
+        ("hello", False),
+        ("Use a SUBAGENT", True),
+        ("please delegate", True),
+        ("spawn agents", True),
+        ("use agent x", True),
+    ],
+)
+def test_a_message_of_a_chat_that_asks_for_such_work_turns_the_tools_on(said: str, is_on: bool) -> None:
+    assert family("xzatoma", chat_enabled=False).in_chat(said) is is_on
+    assert family("xzatoma", chat_enabled=True).in_chat(said) is True
+    assert family("xzatoma").in_chat(said) is None
 
 
 WRONG: list[tuple[str, str]] = [
