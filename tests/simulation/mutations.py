@@ -303,8 +303,8 @@ MUTATIONS = [
     Mutation(
         "a submission beside other calls is taken",
         "core/calls.py",
-        "if len(calls) > 1 and submits else None",
-        "if False else None",
+        'if len(calls) > 1 and submits else ""',
+        'if False else ""',
     ),
     Mutation(
         "a delivery is given up at once",

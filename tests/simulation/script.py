@@ -117,6 +117,7 @@ def _lanes(r: random.Random, group: str) -> tuple[Lane, ...]:
 
 
 def _child(r: random.Random, n: int, path: str, join: str) -> Order:
+    beside = random.Random(f"{path} {n} beside")
     return Order(
         agent=r.choice(("worker", "worker", "lead")),
         task=f"task {n}",
@@ -134,8 +135,8 @@ def _child(r: random.Random, n: int, path: str, join: str) -> Order:
         news=r.random() < 0.8,
         max_turns=r.choice((None, None, 1, 2)),
         grace_turns=r.choice((0, 1)),
-        results=r.choice(("input", "completion", "creation")),
-        mixed_submit=r.choice(("ask", "ask", "fail")),
+        results=(r.choice(("input", "completion")), "creation")[beside.random() < 0.25],
+        mixed_submit="fail" if beside.random() < 0.15 else "ask",
         on_restart="fail" if r.random() < 0.08 else "resume",
         compose=False,
         retention="delete" if r.random() < 0.15 else "keep",
@@ -161,8 +162,8 @@ def orders(seed: int, path: str, turn: int, index: int) -> Orders:
     compose, group = r.random() < 0.4, r.choice(("", f"g{turn}{index}"))
     limits = r.choice((Limits(), Limits(groups=1), Limits(children=2)))
     fields = {"share": share, "compose": compose, "group": group, "limits": limits, "results": spawns[0].results}
-    # One in two turns of a run tells all that is joined by turn together.
-    fields["aggregate"] = random.Random(f"{seed} {path} {turn} aggregate").choice(("call", "turn"))
+    # One in three turns of a run tells all that is joined by turn together.
+    fields["aggregate"] = random.Random(f"{seed} {path} {turn} aggregate").choice(("call", "call", "turn"))
     if group and r.random() < 0.5:
         fields |= {"group_size": n, "announce": True}
     return Orders(
