@@ -319,7 +319,7 @@ def test_every_end_is_shown_as_the_table_of_states_says(state: End) -> None:
     class Fake:
         label, item, remark, ending = "a", 0, "", Ending(state=state, stop="x_y", text="T")
 
-    heading, rest = results([Fake()]).removeprefix("## Results\n\n").split("\n", 1)  # type: ignore[list-item]
+    heading, rest = results([Fake()]).whole().removeprefix("## Results\n\n").split("\n", 1)  # type: ignore[list-item]
     assert heading == f"### a ({DELEGATE[state]})"
     head = {"completed": "T", "timed_out": "Sub-task timed out", "failed": "Error: x y"}[DELEGATE[state]]
     assert rest.split("\n")[0] == head and rest.endswith("T")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-import msgspec
 import pytest
 
 from retinue import Agent, Retinue, Step, tool
@@ -268,9 +267,12 @@ async def test_what_is_too_long_for_one_message_is_kept_whole_elsewhere() -> Non
     async with Retinue(clock=VirtualClock()) as retinue:
         run = await retinue.spawn(lead(Cast([spawn("a", "b", "c"), "thanks"], child)), "Go.")
         scene = await played(retinue, run)
-        sha = scene.told[0].text.rsplit("the whole is in artifact ", 1)[1].rstrip("]")
-        whole = msgspec.json.decode(await retinue.artifact(sha))["sub_agent_results"]
-    assert [r["outcome"]["success"]["result"] for r in whole] == [f"{t}é" * 20_000 for t in "abc"]
+        for result in scene.json:
+            text = result["outcome"]["success"]["result"]
+            sha = text.rsplit("the whole is in artifact ", 1)[1].rstrip("]")
+            whole = (await retinue.artifact(sha)).decode()
+            assert whole == f"{result['task']}é" * 20_000
+            assert whole.startswith(text.split("\n[cut: ")[0])
 
 
 EXAMPLES = {

@@ -147,7 +147,9 @@ async def test_a_long_result_is_cut_behind_the_fields_and_says_so() -> None:
     (told,) = world.events
     assert told["status"] == "ok"
     assert told["result"].startswith("é😀" * 10_000)
-    assert re.search(r"\n\[cut: \d+ of \d+ characters are not shown\]$", told["result"])
+    assert re.search(
+        r"\n\[cut: \d+ of \d+ characters are not shown; the whole is in artifact [0-9a-f]{64}\]$", told["result"]
+    )
 
 
 # timeoutSeconds and runTimeoutSeconds

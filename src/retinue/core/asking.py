@@ -32,7 +32,7 @@ def ask(run: Run, calls: Calls, event: Asked, d: Desk) -> Run:
         if _is_waited_for(run, d) or cannot_write(d.tree, run.id, parent) is not None:
             result = Result(call_id=event.call_id, name=event.name, text=NOBODY, error=True, denied=True)
             return close_call(run, d, calls, event.index, result)
-        words = ASKS.format(label=d.order.label or d.order.agent, text=text, id=run.id)
+        words = ASKS.format(label=d.order.name, text=text, id=run.id)
         d.tell(parent, Posted(mail=Mail(seq=0, text=words, sender=run.id)))
     calls = let_rest(calls, event.index)
     id = digest(run.id, run.turn, event.index, event.call_id, text)[:16]

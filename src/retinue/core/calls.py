@@ -130,7 +130,7 @@ def _permission(run: Run, d: Desk, index: int, call: Call) -> tuple[Question | N
 def announce(run: Run, d: Desk, question: Question) -> None:
     """The channel that asked for the work hears of the question too."""
     if d.order.questions != "deny":
-        d.say(f"{d.order.label or d.order.agent} asks: {question.text}", run.turn, "question", question.id)
+        d.say(f"{d.order.name} asks: {question.text}", run.turn, "question", question.id)
 
 
 def start_tool(run: Run, d: Desk, index: int, call: Call, *, again: bool = False) -> None:

@@ -54,12 +54,13 @@ def finish(
     text = _so_far(run, d) if text is None else text
     if state == "completed" and not text.strip():
         state, stop, error = "failed", "empty", "the run ended without any output"
+    text = clip(text, d.rules.text_cap, run.spilled[-1].path if run.spilled else "")
     if run.work is not None:
         text = f"{text}\n\n{run.work.words}".strip()
     ending = Ending(
         state=state,
         stop=stop,
-        text=clip(text, d.rules.text_cap, run.spilled[-1].path if run.spilled else ""),
+        text=text,
         error=error,
         data=data,
         artifacts=run.spilled,
@@ -89,7 +90,8 @@ def _so_far(run: Run, d: Desk) -> str:
     fan_in = d.tree.fans.get(run.id)
     back = tuple(o for fan in fan_in.in_order() for o in fan.in_order()) if fan_in is not None else ()
     text = run.said or run.gathered
-    return f"{text}\n\n{BACK}\n\n{listed(back)}".strip() if back else text
+    room = max(d.rules.text_cap - len(text) - len(BACK) - 4, d.rules.text_cap // 2)
+    return f"{text}\n\n{BACK}\n\n{listed(back, room)}".strip() if back else text
 
 
 def take_along(run: Run, ending: Ending) -> CancelAsked:

@@ -7,6 +7,7 @@ from typing import Literal
 import msgspec
 
 from retinue.core.caches import Tag
+from retinue.core.display import one_line
 from retinue.core.values import Budget, Capabilities, Join, Limits, Origin, Report, Value
 
 
@@ -144,6 +145,11 @@ class Order(Value):
     def shown_group(self) -> str:
         """The group that people know it by: one that is summed up, not one that is only counted."""
         return self.group if self.group_size else ""
+
+    @property
+    def name(self) -> str:
+        """What the run is called, as it may stand in a line of others' words: a label is what a model wrote."""
+        return one_line(self.label or self.agent, 200)
 
     @property
     def granted(self) -> Budget:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 
+from retinue.core.rooms import boundary, missing
+
 
 def clean(text: str) -> str:
     """Half a surrogate pair can be neither stored nor sent: it becomes U+FFFD."""
@@ -37,8 +39,8 @@ def moment(at: int, turn: int, index: int) -> int:
 
 
 def clip(text: str, cap: int, where: str = "") -> str:
-    """At most `cap` characters of `text`; a cut says how much is missing and where the whole is."""
+    """At most `cap` characters of `text`; a cut says how much is missing and which artifact holds the whole."""
     if len(text) <= cap:
         return text
-    tail = f"; the whole is in artifact {where}" if where else ""
-    return f"{text[:cap]}\n[cut: {len(text) - cap} of {len(text)} characters are not shown{tail}]"
+    k = boundary(text, cap)
+    return text[:k] + missing(len(text) - k, len(text), f"artifact {where}" if where else "")

@@ -250,7 +250,7 @@ class Tree:
         while (spec := self.specs.get(id)) is not None:
             run = self.runs.get(id)
             held = run.access if run is not None and run.access is not None else spec.capabilities
-            out.append((spec.order.label or spec.order.agent, held))
+            out.append((spec.order.name, held))
             id = spec.parent
         return out
 

@@ -118,7 +118,7 @@ def _ask_for_more(run: Run, d: Desk, purpose: Purpose, ask: Ask, short: Verdict,
     if ledger.note_asked(account.id, short.lack):
         owner = d.tree.specs[account.id].order
         id = question_id(account, short.lack)
-        d.say(f"{owner.label or owner.agent} asks: {text} (question {id} of run {account.id})", "limit", id)
+        d.say(f"{owner.name} asks: {text} (question {id} of run {account.id})", "limit", id)
     run = _wait_for_budget(run, d, purpose, ask, short, kept)
     assert isinstance(run.state, Short)
     return replace(run, state=replace(run.state, asks=text, more=more))
@@ -273,7 +273,7 @@ def relist_children(run: Run, d: Desk, summary: str) -> Run:
     lines = []
     for child in d.children(run):
         order = d.tree.specs[child].order
-        lines.append(f"- {child} ({order.label or order.agent}): {clip(order.task, 200)}")
+        lines.append(f"- {child} ({order.name}): {clip(order.task, 200)}")
     text = f"Summary of the work so far:\n{summary}"
     if lines:
         text += "\n\nChildren still at work (do not start them again; they will report):\n" + "\n".join(lines)

@@ -7,14 +7,20 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
+from retinue.core.display import one_line
 from retinue.core.effects import ChildOutcome
+from retinue.core.laid import Long, Page, Part, fit_here
 from retinue.core.money import bound
 from retinue.core.orders import Order, Spec
+from retinue.core.rooms import cut
 from retinue.core.state import Run
 from retinue.core.text import clip
 from retinue.core.values import Definition, Ending, Words
 
 BRIEF = 200
+ERROR, LINE = 4_000, 500
+"""Of an error that much is told; and that much where it has to be one line."""
+ANY = 1 << 30
 NONE = Words()
 
 
@@ -41,25 +47,34 @@ def tell(templates: dict[str, str], spec: Spec, run: Run, ending: Ending, cap: i
     names = (f"{ending.state}/{ending.stop}", ending.state, "")
     template = next((templates[name] for name in names if name in templates), None)
     if template is None:
-        return describe(spec.order.label or spec.order.agent, ending, cap)
-    return clip(fill(template, facts(spec, run, ending, done)), cap)
+        return describe(spec.order.name, ending, cap)
+    known = facts(spec, run, ending, done)
+    frame = len(fill(template, {**known, "text": ""}))
+    known["text"] = cut(known["text"], max(0, cap - frame), _where(ending) or f"run {spec.id}")
+    return clip(fill(template, known), cap)
+
+
+def _where(ending: Ending) -> str:
+    """Where the whole of what a run said was kept before it was cut."""
+    return f"artifact {ending.artifacts[-1].path}" if ending.artifacts else ""
 
 
 def facts(spec: Spec, run: Run, ending: Ending, done: int = 0) -> dict[str, str]:
     """Everything that a template may name."""
     order, usage = spec.order, run.usage
-    text = ending.text or "(no output)"
+    text, error = ending.text or "(no output)", ending.error or ending.stop
     started = spec.created_at if run.started_at is None else run.started_at
     return {
         "id": spec.id,
-        "label": order.label or order.agent,
+        "label": order.name,
         "agent": order.agent,
         "task": clip(order.task, 2_000),
         "state": ending.state,
         "stop": ending.stop,
         "text": text,
         "brief": text if len(text) <= BRIEF else f"{text[:BRIEF]}...",
-        "error": ending.error or ending.stop,
+        "error": cut(error, ERROR, f"run {spec.id}"),
+        "why": one_line(error, LINE),
         "seconds": f"{max(0, ending.at - started) / 1000:.1f}",
         "input": str(usage.input),
         "output": str(usage.output),
@@ -87,20 +102,36 @@ def fill(template: str, known: dict[str, str]) -> str:
 def describe(name: str, ending: Ending, cap: int) -> str:
     """A child's end in plain words. The state is the runtime's, never the model's."""
     if ending.state == "completed":
-        return clip(ending.text, cap)
+        return cut(ending.text, cap, _where(ending))
     head = f"{name} {ending.state.replace('_', ' ')} ({ending.stop})"
     if ending.error:
         head += f": {ending.error}"
-    return clip(f"{head}\nText so far: {ending.text}" if ending.text else head, cap)
+    return cut(f"{head}\nText so far: {ending.text}" if ending.text else head, cap, _where(ending))
 
 
 def plain_result(outcomes: tuple[ChildOutcome, ...]) -> tuple[str, bool]:
     """What a parent reads when no family has words of its own."""
     if len(outcomes) == 1:
         (one,) = outcomes
-        return describe(one.label, one.ending, 1 << 30), one.ending.state not in ("completed", "incomplete")
+        return describe(shown(one.label), one.ending, ANY), one.ending.state not in ("completed", "incomplete")
     return listed(outcomes), False
 
 
-def listed(outcomes: tuple[ChildOutcome, ...]) -> str:
-    return "\n\n".join(f"## {o.label} ({o.ending.state})\n{describe(o.label, o.ending, 1 << 30)}" for o in outcomes)
+def plain_page(outcomes: tuple[ChildOutcome, ...], *, kept: bool = False) -> Page:
+    """The ends of several children in plain words, each under its name and state. `kept`: what is cut is not put away,
+    for it is kept with the child's own run."""
+    parts = []
+    for one in outcomes:
+        name, ending = shown(one.label), one.ending
+        where = _where(ending) or (f"run {one.id}" if kept else "")
+        parts.append(Part(f"## {name} ({ending.state})", Long(describe(name, ending, ANY), where), ending.state))
+    return Page("", tuple(parts))
+
+
+def listed(outcomes: tuple[ChildOutcome, ...], room: int = ANY) -> str:
+    return fit_here(plain_page(outcomes, kept=True), room)
+
+
+def shown(label: str) -> str:
+    """A label as it may stand in a line of others' words."""
+    return one_line(label, 200)

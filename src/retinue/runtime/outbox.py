@@ -14,12 +14,13 @@ from retinue.channels.base import Channel
 from retinue.core.effects import Transmit
 from retinue.core.events import Acked, Bounced, Sent
 from retinue.core.kin import child_outcome
+from retinue.core.laid import Laid
 from retinue.core.provenance import note_on
 from retinue.core.state import Ended
-from retinue.core.text import clean, clip
 from retinue.core.values import Delivery, Origin
-from retinue.core.words import plain_result
+from retinue.core.words import plain_page
 from retinue.errors import Refused, RetinueError
+from retinue.runtime.texts import Texts
 
 if TYPE_CHECKING:
     from retinue.runtime.engine import Engine
@@ -34,6 +35,7 @@ class Outbox:
 
     def __init__(self, engine: Engine, tools: Tools, channels: Mapping[str, Channel]) -> None:
         self._engine, self._tools, self._channels = engine, tools, channels
+        self._texts = Texts(engine)
         self._lines: dict[Origin, dict[str, asyncio.Event]] = {}
         self._places: dict[str, Origin] = {}
 
@@ -97,15 +99,14 @@ class Outbox:
         ended = [(r.spec, r.run, r.run.state.ending) for r in rows if isinstance(r.run.state, Ended)]
         outcomes = [child_outcome(spec, run, ending) for spec, run, ending in ended]
         parent = await self._engine.store.row(delivery.run)
-        text = None
+        text: str | Laid | None = None
         try:
             if parent is not None:
                 text = self._tools.summarize(parent.spec.order.agent, delivery.tool, delivery.group, outcomes)
         except Exception:
             log.exception("tool %s could not put its summary into words", delivery.tool)
-        text = text or plain_result(tuple(outcomes))[0] if outcomes else f"{delivery.group}: nothing is left of it"
-        text = clip(self._engine.redactor.clean(clean(text)), self._engine.trees.shared.rules.text_cap)
-        return text, note_on(outcomes)
+        text = text or plain_page(tuple(outcomes)) if outcomes else f"{delivery.group}: nothing is left of it"
+        return self._engine.redactor.clean(await self._texts.cut(text)), note_on(outcomes)
 
     async def transmit(self, effect: Transmit) -> None:
         delivery = self._find(effect.key)

@@ -38,6 +38,7 @@ from retinue.core.events import (
     Woke,
 )
 from retinue.core.history import History
+from retinue.core.laid import Laid
 from retinue.core.limits import with_budget_of_now
 from retinue.core.orders import Order, Orders, Spec
 from retinue.core.pictures import taken_in
@@ -45,7 +46,7 @@ from retinue.core.policy import allows
 from retinue.core.state import Run
 from retinue.core.text import clean, clip, moment
 from retinue.core.values import Call, Reply, Restart, ToolSchema, Work, checked
-from retinue.core.words import plain_result
+from retinue.core.words import plain_page
 from retinue.errors import ModelError, ModelUnavailable, RetinueError
 from retinue.models.base import Model, Progress, Request
 from retinue.runtime.conversations import Conversations
@@ -75,11 +76,11 @@ class Tools(Protocol):
 
     def run(self, agent: str, caller: Caller, call: Call) -> Coroutine[Any, Any, Returned]: ...
 
-    def compose(self, agent: str, name: str, outcomes: Sequence[ChildOutcome]) -> str: ...
+    def compose(self, agent: str, name: str, outcomes: Sequence[ChildOutcome]) -> str | Laid: ...
 
     def is_quick(self, agent: str, name: str) -> bool: ...
 
-    def summarize(self, agent: str, name: str, group: str, outcomes: Sequence[ChildOutcome]) -> str | None: ...
+    def summarize(self, agent: str, name: str, group: str, outcomes: Sequence[ChildOutcome]) -> str | Laid | None: ...
 
     def defaults(self, agent: str) -> dict[str, Any]: ...
 
@@ -213,7 +214,7 @@ class Performer:
         event: RunEvent
         try:
             reply = await self._ask(effect, spec, run)
-            text, keep = reply.message.text, spec.order.keep_whole
+            text, keep = reply.message.text, self._texts.longest(spec)
             spilled = None if self._texts.fits(text, keep) else await self._texts.spill(text, keep)
             work = await self._work(spec) if spec.order.isolation and not reply.message.calls else None
             event = Replied(attempt=attempt, reply=reply, spilled=spilled, work=work)
@@ -335,6 +336,8 @@ class Performer:
             redactor=self._engine.redactor,
             holding=self._holding(spec),
             private=self._engine.private,
+            room=self._engine.trees.shared.rules.text_cap,
+            keep=self._texts.keep,
         )
 
     def _holding(self, spec: Spec) -> Holding:
@@ -399,7 +402,8 @@ class Performer:
             case Submission():
                 done, spec = checked(returned), self._engine.trees.spec(effect.run)
                 work = await self._work(spec) if spec is not None else None
-                spilled = await self._texts.spill(done.text)
+                keep = None if spec is None else self._texts.longest(spec)
+                spilled = await self._texts.spill(done.text, keep)
                 return Submitted(**where, text=done.text, ok=done.ok, data=done.data, spilled=spilled, work=work)
             case Ask():
                 return Asked(**where, question=checked(returned).question)
@@ -420,10 +424,10 @@ class Performer:
         for joined in effect.calls:
             try:
                 if joined.plain:
-                    text, _ = plain_result(joined.outcomes)
+                    laid: str | Laid = plain_page(joined.outcomes)
                 else:
-                    text = self._tools.compose(spec.order.agent, joined.name, joined.outcomes)
-                text = await self._texts.cut(text)
+                    laid = self._tools.compose(spec.order.agent, joined.name, joined.outcomes)
+                text = await self._texts.cut(laid)
             except Exception as error:
                 log.exception("tool %s could not compose its results", joined.name)
                 text, failed = f"The results could not be put into words: {type(error).__name__}: {error}", True

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from retinue.core.text import clip
+from retinue.core.laid import Laid, fit
+from retinue.core.orders import Spec
+from retinue.core.text import clean, clip
+
+BESIDE = 6_000
+"""Characters of a notice that are not the text it is about."""
 
 if TYPE_CHECKING:
     from retinue.runtime.engine import Engine
@@ -20,22 +25,39 @@ class Texts:
 
     def fits(self, text: str, keep: int | None = None) -> bool:
         """Whether a text need not be kept: `spill` would say so too."""
-        return keep is None and len(text) <= self.most
+        return len(text) <= self.most and (keep is None or 4 * len(text) <= keep)
 
     def whole(self, text: str) -> str:
         """Without secrets, if it will be cut: half a secret would not be found any more."""
         return text if len(text) <= self.most else self._engine.redactor.clean(text)
 
-    async def cut(self, text: str) -> str:
-        text = self.whole(text)
+    async def cut(self, text: str | Laid) -> str:
+        if isinstance(text, Laid):
+            return await fit(text, self.most, self.keep, self._engine.redactor.clean)
+        text = self.whole(clean(text))
         spilled = await self.spill(text)
         return text if spilled is None else clip(text, self.most, spilled[0])
+
+    def longest(self, spec: Spec) -> int | None:
+        """The bytes of a reply that whoever started the run can be told without a cut: a longer one is kept."""
+        if not spec.parent:
+            return spec.order.keep_whole
+        told = self._engine.trees.shared.rules.mail_cap
+        told = max(told // 2, told - BESIDE)
+        return told if spec.order.keep_whole is None else min(told, spec.order.keep_whole)
 
     async def spill(self, text: str, keep: int | None = None) -> tuple[str, int] | None:
         """Keep an over-long text, or one of more than `keep` bytes: its hash and length, None when it is short."""
         data = text.encode("utf-8", "replace") if keep is not None else b""
         if len(text) <= self.most and (keep is None or len(data) <= keep):
             return None
-        data = self._engine.redactor.clean_bytes(data or text.encode("utf-8", "replace"))
+        return await self._put(data or text.encode("utf-8", "replace"))
+
+    async def keep(self, text: str) -> str:
+        """Keep a text that will be cut: where it is, in words."""
+        return f"artifact {(await self._put(text.encode('utf-8', 'replace')))[0]}"
+
+    async def _put(self, data: bytes) -> tuple[str, int]:
+        data = self._engine.redactor.clean_bytes(data)
         artifact = await self._engine.with_space(lambda: self._engine.store.put_artifact(data))
         return artifact.sha256, artifact.bytes

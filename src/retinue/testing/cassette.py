@@ -16,6 +16,7 @@ from typing import Any, Literal, cast
 import msgspec
 
 from retinue.core.effects import ChildOutcome
+from retinue.core.laid import Laid
 from retinue.core.orders import Orders
 from retinue.core.text import digest
 from retinue.core.values import Assistant, Message, ModelInfo, Reply, Restart, ToolSchema, Usage, Value
@@ -314,7 +315,7 @@ class _TapedTool:
         cassette._write(key, shown, type(returned).__name__, returned, ids)
         return returned
 
-    def compose(self, outcomes: Sequence[ChildOutcome]) -> str:
+    def compose(self, outcomes: Sequence[ChildOutcome]) -> str | Laid:
         return self._tool.compose(outcomes)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal, Protocol
 
@@ -11,6 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from retinue.core.effects import ChildOutcome
+from retinue.core.laid import Laid, fit
 from retinue.core.orders import Order, Orders, Spec
 from retinue.core.permits import Ruling
 from retinue.core.policy import narrow
@@ -103,7 +104,8 @@ class Caller(Struct, frozen=True):
     directory in which they are meant. `rule` says what holds for another call of the same run, for tools that are led
     on from what was permitted to something else. `redactor` knows the runtime's secrets: a tool that cuts what it shows
     cleans it first, for half a secret is not found any more. `private` is what no tool may show or touch. `holding`
-    opens the run's directories; outside of a runtime there is none."""
+    opens the run's directories; outside of a runtime there is none. `room` are the characters that an answer may have;
+    `keep` puts a text away that is cut in it."""
 
     spec: Spec
     run: Run
@@ -122,6 +124,8 @@ class Caller(Struct, frozen=True):
     redactor: Redactor = NOTHING_SECRET
     holding: Holding | None = None
     private: Private = NOTHING
+    room: int = 65_536
+    keep: Callable[[str], Awaitable[str]] | None = None
 
     @property
     def id(self) -> str:
@@ -142,6 +146,10 @@ class Caller(Struct, frozen=True):
         held = real_paths(self.held)
         with Holding((root, *(held.read or ()), *(held.write or ()))) as holding:
             yield replace(self, root=root, held=held), holding
+
+    async def fit(self, laid: Laid) -> str:
+        """An answer in the room that there is: its long texts are cut where they have to be, its frame never."""
+        return await fit(laid, self.room, self.keep, self.redactor.clean)
 
     def child_id(self, item: int = 0) -> str:
         """The id that item `item` of this call's children will have, for tools that must name it in their answer."""
@@ -169,7 +177,8 @@ class Caller(Struct, frozen=True):
 class Tool(Protocol):
     """Contract: `run` returns and never reaches into the engine; an exception becomes an error result. `restart` says
     what may be done with a call that was under way when the process died; a tool that declares nothing is `unsafe`.
-    `compose` puts the outcomes of joined children into words when their order says `compose=True`.
+    `compose` puts the outcomes of joined children into words when their order says `compose=True`; what it lays out
+    instead of writing it is cut fairly where it is too long.
 
     A tool may also have: `risk`, what it can do to the world (undeclared is `execute`); `subject`, the argument that
     rules about it look at; `summary(args)`, one line on what a call is about; `words`, how the ends of its children are
@@ -183,4 +192,4 @@ class Tool(Protocol):
 
     async def run(self, caller: Caller, args: dict[str, Any]) -> Returned: ...
 
-    def compose(self, outcomes: Sequence[ChildOutcome]) -> str: ...
+    def compose(self, outcomes: Sequence[ChildOutcome]) -> str | Laid: ...

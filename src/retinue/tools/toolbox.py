@@ -8,6 +8,7 @@ from typing import Any
 
 from retinue.core.arguments import BadArguments, parse, read
 from retinue.core.effects import ChildOutcome
+from retinue.core.laid import Laid
 from retinue.core.orders import Order, Spec
 from retinue.core.values import Call, Restart, ToolSchema
 from retinue.errors import ConfigError
@@ -97,10 +98,10 @@ class Toolbox:
     def tools(self, agent: str) -> Mapping[str, Tool]:
         return self._tools.get(agent, {})
 
-    def compose(self, agent: str, name: str, outcomes: Sequence[ChildOutcome]) -> str:
+    def compose(self, agent: str, name: str, outcomes: Sequence[ChildOutcome]) -> str | Laid:
         return self._tools[agent][name].compose(outcomes)
 
-    def summarize(self, agent: str, name: str, group: str, outcomes: Sequence[ChildOutcome]) -> str | None:
+    def summarize(self, agent: str, name: str, group: str, outcomes: Sequence[ChildOutcome]) -> str | Laid | None:
         """The summary of a group in its family's words; None when it has none, or is gone."""
         summarize = getattr(self._tools.get(agent, {}).get(name), "summarize", None)
         return None if summarize is None else summarize(group, outcomes)

@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Sequence
 from typing import Any, Literal
 
+from retinue.core.laid import Laid, Long, Sheet, result_of
 from retinue.core.orders import DRAWN, Base, Context, Orders, Send, Wait
 from retinue.core.provenance import tell
 from retinue.core.values import Budget, ToolSchema, Value
@@ -92,11 +93,11 @@ def status_of(kin: Kin, now: int) -> dict[str, Any]:
     ending, state = ending_of(run), agent_state(run)
     out: dict[str, Any] = {"agent_id": spec.id, "state": state}
     if state == "completed" and ending is not None:
-        out["output"] = ending.text
+        out["output"] = result_of(ending)
     if state == "failed" and ending is not None:
-        out["error"] = ending.error or ending.stop
+        out["error"] = Long(ending.error or ending.stop)
     if ending is not None and ending.stop.endswith("_budget"):
-        out["note"] = ending.error
+        out["note"] = Long(ending.error)
     if ending is not None and (missing := tell(ending.helpers)):
         out["missing"] = missing
     out["is_final"] = ending is not None
@@ -116,9 +117,9 @@ class StatusTool(_Watcher):
         parameters=object_schema({"agent_id": _ID}, ("agent_id",)),
     )
 
-    async def answer(self, caller: Caller, args: dict[str, Any]) -> Returned:
+    async def answer(self, caller: Caller, args: dict[str, Any]) -> Returned | Laid:
         (kin,) = await self.find(caller, self.read(args, One).agent_id)
-        return Answer(text=as_json(status_of(kin, caller.at)))
+        return Sheet(status_of(kin, caller.at))
 
 
 class CancelTool(_Watcher):
@@ -150,7 +151,7 @@ class ListTool(_Watcher):
         parameters=object_schema({}),
     )
 
-    async def answer(self, caller: Caller, args: dict[str, Any]) -> Returned:
+    async def answer(self, caller: Caller, args: dict[str, Any]) -> Returned | Laid:
         self.read(args, Nothing)
         agents, count = [], dict.fromkeys(("running", "completed", "failed", "cancelled"), 0)
         for spec, run in sorted(await self.visible(caller), key=lambda kin: kin[0].id):
@@ -158,18 +159,16 @@ class ListTool(_Watcher):
             count[state] += 1
             running_ms = max(0, (caller.at if ending is None else ending.at) - started((spec, run)))
             name = spec.order.label or spec.order.agent
-            agents.append({"id": spec.id, "name": name, "state": state, "depth": spec.depth, "running_ms": running_ms})
-        return Answer(
-            text=as_json(
-                {
-                    "agents": agents,
-                    "running_count": count["running"],
-                    "completed_count": count["completed"],
-                    "failed_count": count["failed"] + count["cancelled"],
-                    "total_count": len(agents),
-                }
+            agents.append(
+                {"id": spec.id, "name": Long(name), "state": state, "depth": spec.depth, "running_ms": running_ms}
             )
-        )
+        counts = {
+            "running_count": count["running"],
+            "completed_count": count["completed"],
+            "failed_count": count["failed"] + count["cancelled"],
+            "total_count": len(agents),
+        }
+        return Sheet({"agents": agents, **counts}, "agents", lambda row: row["state"], newest=True)
 
 
 class SendTool(_Watcher):
@@ -230,7 +229,7 @@ class WaitTool(_Watcher):
         ),
     )
 
-    async def answer(self, caller: Caller, args: dict[str, Any]) -> Returned:
+    async def answer(self, caller: Caller, args: dict[str, Any]) -> Returned | Laid:
         asked = self.read(args, Several, "agent_ids")
         if not 1 <= len(asked.agent_ids) <= MAX_IDS:
             raise Complaint(f"{self.invalid}: 1 to {MAX_IDS} agent_ids can be waited for, not {len(asked.agent_ids)}")
@@ -240,15 +239,16 @@ class WaitTool(_Watcher):
         live = [spec.id for spec, run in kin if ending_of(run) is None]
         over = not live or (asked.mode == "any" and len(live) < len(kin))
         if over or caller.woken or not asked.timeout_seconds:
-            return Answer(text=self._report(kin, caller.at, over=over))
+            return self._report(kin, caller.at, over=over)
         timeout_ms = round(asked.timeout_seconds * 1000)
         wait = Wait(runs=tuple(live), timeout_ms=timeout_ms, first=asked.mode == "any", then=as_json(args))
         return Orders(wait=wait)
 
     @staticmethod
-    def _report(kin: Sequence[Kin], now: int, *, over: bool) -> str:
+    def _report(kin: Sequence[Kin], now: int, *, over: bool) -> Laid:
         status = "complete" if over else "timeout"
-        return as_json({"status": status, "agents": [status_of(k, now) for k in kin]})
+        agents = [status_of(k, now) for k in kin]
+        return Sheet({"status": status, "agents": agents}, "agents", lambda row: row["state"])
 
 
 class ResumeTool(Starter):

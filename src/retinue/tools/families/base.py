@@ -12,13 +12,17 @@ import msgspec
 
 from retinue.core.arguments import BadArguments, parse
 from retinue.core.effects import ChildOutcome
+from retinue.core.laid import Laid
 from retinue.core.orders import Context, Order
-from retinue.core.text import clip
+from retinue.core.rooms import cut
+from retinue.core.text import clean
 from retinue.core.values import Restart, ToolSchema, Value, Words
 from retinue.errors import ConfigError
 from retinue.tools.base import Answer, Caller, Look, Returned, Risk, Tool
 
 T = TypeVar("T")
+COMPLAINT = 4_000
+"""Characters of a complaint: it may quote what the model wrote."""
 
 
 class Settings(Value, forbid_unknown_fields=True):
@@ -103,14 +107,15 @@ class FamilyTool:
 
     async def run(self, caller: Caller, args: dict[str, Any]) -> Returned:
         try:
-            return await self.answer(caller, args)
+            returned = await self.answer(caller, args)
         except Complaint as complaint:
-            return Answer(text=clip(str(complaint), 4_000), error=True)
+            return Answer(text=await _said(caller, str(complaint)), error=True)
+        return Answer(text=await caller.fit(returned)) if isinstance(returned, Laid) else returned
 
-    async def answer(self, caller: Caller, args: dict[str, Any]) -> Returned:
+    async def answer(self, caller: Caller, args: dict[str, Any]) -> Returned | Laid:
         raise NotImplementedError
 
-    def compose(self, outcomes: Sequence[ChildOutcome]) -> str:
+    def compose(self, outcomes: Sequence[ChildOutcome]) -> str | Laid:
         raise ConfigError(f"{self.schema.name} joins no children")
 
     def read(self, args: dict[str, Any], type_: type[T], *objects: str) -> T:
@@ -127,6 +132,13 @@ class FamilyTool:
             return value
         except (BadArguments, ValueError):
             raise Complaint(f"{self.invalid}: `{field}` is a string, but not one of valid JSON") from None
+
+
+async def _said(caller: Caller, complaint: str) -> str:
+    if len(complaint) <= COMPLAINT:
+        return complaint
+    text = caller.redactor.clean(clean(complaint))
+    return cut(text, COMPLAINT, await caller.keep(text) if caller.keep is not None else "")
 
 
 def dialect_tools(caller: Caller) -> set[str]:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from retinue.core.effects import ChildOutcome
+from retinue.core.laid import Laid
 from retinue.core.orders import Lane, Order, Orders
 from retinue.core.policy import allows
 from retinue.core.text import digest
@@ -115,10 +116,10 @@ class DelegateTasks(FamilyTool):
         spawns = tuple(_order(caller, helper, task, *held, shared) for task, held in zip(tasks, access, strict=True))
         return self._orders(caller, spawns, group)
 
-    def compose(self, outcomes: Sequence[ChildOutcome]) -> str:
+    def compose(self, outcomes: Sequence[ChildOutcome]) -> Laid:
         return results(outcomes)
 
-    def summarize(self, group: str, outcomes: Sequence[ChildOutcome]) -> str:
+    def summarize(self, group: str, outcomes: Sequence[ChildOutcome]) -> Laid:
         return summary(group, outcomes)
 
     def _orders(self, caller: Caller, spawns: tuple[Order, ...], group: str) -> Orders:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from retinue.core.effects import ChildOutcome
+from retinue.core.laid import Long, Page, Part, result_of
 from retinue.core.text import clip
 from retinue.core.values import Ending, Words
 from retinue.tools.families.states import DELEGATE
@@ -81,28 +83,31 @@ def instructions(prompt: str, summary: str) -> str:
     )
 
 
-def results(outcomes: Sequence[ChildOutcome]) -> str:
+def results(outcomes: Sequence[ChildOutcome], before: str = "") -> Page:
     """What became of the tasks, in the order in which they were given."""
     ordered = sorted(outcomes, key=lambda o: o.item)
-    parts = [f"### {o.label} ({DELEGATE[o.ending.state]})\n{_output(o.ending)}{_remark(o)}" for o in ordered]
-    return "\n\n".join(["## Results", *parts])
+    parts = tuple(
+        Part(f"### {o.label} ({DELEGATE[o.ending.state]})", _remarked(o), DELEGATE[o.ending.state]) for o in ordered
+    )
+    return Page(f"{before}## Results", parts)
 
 
-def summary(group: str, outcomes: Sequence[ChildOutcome]) -> str:
+def summary(group: str, outcomes: Sequence[ChildOutcome]) -> Page:
     """The last message about a group."""
-    return f"All {len(outcomes)} tasks of group {group} have reported.\n\n{results(outcomes)}"
+    return results(outcomes, f"All {len(outcomes)} tasks of group {group} have reported.\n\n")
 
 
-def _remark(outcome: ChildOutcome) -> str:
-    return f"\n\n(It {outcome.remark})" if outcome.remark else ""
+def _remarked(outcome: ChildOutcome) -> Long:
+    said = _output(outcome.ending)
+    return replace(said, text=f"{said.text}\n\n(It {outcome.remark})") if outcome.remark else said
 
 
-def _output(ending: Ending) -> str:
-    status = DELEGATE[ending.state]
+def _output(ending: Ending) -> Long:
+    status, said = DELEGATE[ending.state], result_of(ending)
     if status == "completed":
-        return ending.text
+        return said
     head = TIMED_OUT if status == "timed_out" else f"Error: {_message(ending)}"
-    return f"{head}\n\nText so far:\n{ending.text}" if ending.text.strip() else head
+    return Long(f"{head}\n\nText so far:\n{ending.text}", said.where) if ending.text.strip() else Long(head)
 
 
 def _message(ending: Ending) -> str:

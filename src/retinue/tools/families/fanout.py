@@ -13,6 +13,7 @@ from msgspec import Meta
 
 from retinue.core import policy
 from retinue.core.effects import ChildOutcome
+from retinue.core.laid import Laid, Long, Sheet, result_of
 from retinue.core.orders import Context, Order, Orders, Retry
 from retinue.core.values import Capabilities, Ending, Limits, ToolSchema, Value, Words
 from retinue.tools.base import Caller, Returned, Tool
@@ -21,7 +22,6 @@ from retinue.tools.families.base import (
     Family,
     FamilyTool,
     Settings,
-    as_json,
     helper_name,
     looking,
 )
@@ -255,9 +255,9 @@ class SpawnAgents(FamilyTool):
             **mode,
         )
 
-    def compose(self, outcomes: Sequence[ChildOutcome]) -> str:
-        results = [{"agent_id": o.id, "task": o.task, "outcome": _outcome(o.ending)} for o in outcomes]
-        return as_json({"sub_agent_results": results})
+    def compose(self, outcomes: Sequence[ChildOutcome]) -> Laid:
+        results = [{"agent_id": o.id, "task": Long(o.task), "outcome": _outcome(o.ending)} for o in outcomes]
+        return Sheet({"sub_agent_results": results}, "sub_agent_results", lambda row: next(iter(row["outcome"])))
 
 
 class FanoutFamily(Family):
@@ -290,8 +290,8 @@ def _outcome(ending: Ending) -> dict[str, Any]:
     """A child that ran out of turns has done what it has said; any other limit is a failure that keeps the text."""
     done = ending.state == "completed" or (ending.stop == "turn_limit" and ending.text.strip())
     if done:
-        return {"success": {"result": ending.text}}
-    return {"failure": {"error": _error(ending), "error_kind": error_kind(ending)}}
+        return {"success": {"result": result_of(ending)}}
+    return {"failure": {"error": Long(_error(ending)), "error_kind": error_kind(ending)}}
 
 
 def _error(ending: Ending) -> str:

@@ -8,6 +8,8 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta
 from msgspec.structs import replace
 
+from retinue.core.laid import Laid, Long, Sheet
+from retinue.core.laid import result_of as said_in
 from retinue.core.orders import Context, Lane, Order, Orders, Wait
 from retinue.core.provenance import tell, total
 from retinue.core.state import Run, Thinking
@@ -138,7 +140,7 @@ class SpawnTool(SessionTool):
             parameters=object_schema(_properties(settings), ("task",)),
         )
 
-    async def answer(self, caller: Caller, args: dict[str, Any]) -> Returned:
+    async def answer(self, caller: Caller, args: dict[str, Any]) -> Returned | Laid:
         if caller.woken:
             return await self._after_wait(caller, args)
         for name, why in REFUSED.items():
@@ -198,7 +200,7 @@ class SpawnTool(SessionTool):
             return Orders(spawns=(order,), wait=wait, refusals=refusals)
         return Orders(spawns=(order,), answer=as_json({**reply, "note": NOTE}), refusals=refusals)
 
-    async def _after_wait(self, caller: Caller, reply: dict[str, Any]) -> Returned:
+    async def _after_wait(self, caller: Caller, reply: dict[str, Any]) -> Laid:
         """The wait is over: the reply, or word that it goes on. It is announced all the same."""
         id = reply["runId"]
         runs = {spec.id: run for spec, run in await caller.children()}
@@ -211,10 +213,10 @@ class SpawnTool(SessionTool):
             reply |= {"status": "unknown", "note": "It has just ended; what came of it was announced."}
         elif is_announcing(runs[id]):
             said = runs[id]
-            reply |= {"status": "ok", "reply": said.said, **_missing(total(said.helpers, said.n_children, ()))}
+            reply |= {"status": "ok", "reply": Long(said.said), **_missing(total(said.helpers, said.n_children, ()))}
         else:
             reply |= {"status": "timeout", "note": f"It is still running. {NOTE}"}
-        return Answer(text=as_json(reply))
+        return Sheet(reply)
 
     def _order(self, caller: Caller, asked: SpawnArgs, key: str, model: str) -> Order:
         """A fork is the caller again, with nothing of its agent's own defaults; others start from their agent's."""
@@ -326,10 +328,10 @@ def result_of(ending: Ending) -> dict[str, Any]:
     out: dict[str, Any] = {"status": SESSIONS[ending.state]}
     out |= _missing(ending.helpers)
     if ending.state == "completed":
-        return {**out, "reply": ending.data if isinstance(ending.data, str) else ending.text}
-    out["error"] = ending.error or ending.stop
+        return {**out, "reply": Long(ending.data) if isinstance(ending.data, str) else said_in(ending)}
+    out["error"] = Long(ending.error or ending.stop)
     if ending.text and ending.state in ("incomplete", "timed_out"):
-        out["partial"] = ending.text
+        out["partial"] = said_in(ending)
     return out
 
 

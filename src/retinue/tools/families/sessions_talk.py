@@ -8,6 +8,7 @@ from typing import Annotated, Any
 from msgspec import Meta
 from msgspec.structs import replace
 
+from retinue.core.laid import Laid, Long, Sheet
 from retinue.core.orders import Base, Context, Orders, Send
 from retinue.core.text import clip
 from retinue.core.values import Assistant, Message, Result, ToolSchema, Value
@@ -96,14 +97,14 @@ class _Sessions(SessionTool):
 def _plain(message: Message, *, tools: bool) -> dict[str, Any] | None:
     match message:
         case Assistant():
-            out: dict[str, Any] = {"role": "assistant", "text": clip(message.text, MAX_TEXT)}
+            out: dict[str, Any] = {"role": "assistant", "text": Long(message.text, most=MAX_TEXT)}
             if tools and message.calls:
-                out["toolCalls"] = [{"name": c.name, "arguments": clip(c.args, MAX_TEXT)} for c in message.calls]
+                out["toolCalls"] = [{"name": c.name, "arguments": Long(c.args, most=MAX_TEXT)} for c in message.calls]
             return out if message.text or "toolCalls" in out else None
         case Result():
-            return {"role": "tool", "name": message.name, "text": clip(message.text, MAX_TEXT)} if tools else None
+            return {"role": "tool", "name": message.name, "text": Long(message.text, most=MAX_TEXT)} if tools else None
         case _:
-            return {"role": "user", "text": clip(message.text, MAX_TEXT)}
+            return {"role": "user", "text": Long(message.text, most=MAX_TEXT)}
 
 
 class ListTool(_Sessions):
@@ -124,7 +125,7 @@ class ListTool(_Sessions):
         ),
     )
 
-    async def answer(self, caller: Caller, args: dict[str, Any]) -> Returned:
+    async def answer(self, caller: Caller, args: dict[str, Any]) -> Returned | Laid:
         asked = self.read(args, ListArgs)
         since = None if asked.active_minutes is None else caller.at - asked.active_minutes * 60_000
         rows: list[dict[str, Any]] = []
@@ -146,11 +147,11 @@ class ListTool(_Sessions):
             if run.usage.estimated:
                 row["estimatedTokens"] = run.usage.estimated
             if spec.order.label:
-                row["label"] = spec.order.label
+                row["label"] = Long(spec.order.label)
             if asked.message_limit:
                 row["messages"] = (await self.said(caller, (spec, run), tools=False))[-asked.message_limit :]
             rows.append(row)
-        return Answer(text=as_json({"count": len(rows), "sessions": rows}))
+        return Sheet({"count": len(rows), "sessions": rows}, "sessions", lambda row: str(row["status"]))
 
 
 class HistoryTool(_Sessions):
@@ -167,12 +168,13 @@ class HistoryTool(_Sessions):
         ),
     )
 
-    async def answer(self, caller: Caller, args: dict[str, Any]) -> Returned:
+    async def answer(self, caller: Caller, args: dict[str, Any]) -> Returned | Laid:
         asked = self.read(args, HistoryArgs)
         kin = await self.find(caller, asked.session_key)
         shown = await self.said(caller, kin, tools=asked.include_tools)
         key = self.settings.key_of(kin[0])
-        return Answer(text=as_json({"sessionKey": key, "messages": shown[-asked.limit :]}))
+        messages = shown[-asked.limit :]
+        return Sheet({"sessionKey": key, "messages": messages}, "messages", lambda row: str(row["role"]), newest=True)
 
 
 class SendTool(_Sessions):

@@ -5,13 +5,16 @@ tool that somebody above them gave up.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from retinue.core.effects import ChildOutcome
+from retinue.core.laid import Laid, Long, Sheet
 from retinue.core.money import bound
 from retinue.core.orders import Lane, Order, Orders
 from retinue.core.policy import allows
+from retinue.core.rooms import boundary
 from retinue.core.values import Artifact, Capabilities, Limits, ToolSchema, Value
 from retinue.tools.base import Caller, Returned, Tool
 from retinue.tools.families.base import (
@@ -19,7 +22,6 @@ from retinue.tools.families.base import (
     Family,
     FamilyTool,
     Settings,
-    as_json,
     helper_name,
     looking,
     object_schema,
@@ -45,6 +47,7 @@ UNPAID = ("budget", "tokens_budget")
 MAX_TURNS = 50
 MAX_CONCURRENT = 5
 MARK = "\n... (truncated)"
+WAS_CUT = re.compile(r"\n\[cut: \d+ of \d+ characters are not shown[^\]]*\]$")
 ROOM = 40_000
 """Bytes for the outputs of one batch: the results of many tasks fit into one answer together."""
 ASKED_TWICE = ("done", "turn_limit", "budget", "no_report")
@@ -274,10 +277,10 @@ class SubagentTool(_Starter):
             f"Current depth: {caller.spec.depth}. Cannot spawn nested subagent."
         )
 
-    def compose(self, outcomes: Sequence[ChildOutcome]) -> str:
+    def compose(self, outcomes: Sequence[ChildOutcome]) -> Laid:
         (one,) = outcomes
         self.family.quotas.settled([one.id])
-        return as_json(result_of(one, self.settings.output_max_size, has_quota=self.family.has_quota))
+        return Sheet(result_of(one, self.settings.output_max_size, has_quota=self.family.has_quota))
 
 
 class ParallelTool(_Starter):
@@ -338,21 +341,19 @@ class ParallelTool(_Starter):
     def too_deep(self, caller: Caller) -> str:
         return f"Maximum subagent depth {self.settings.max_depth} reached"
 
-    def compose(self, outcomes: Sequence[ChildOutcome]) -> str:
+    def compose(self, outcomes: Sequence[ChildOutcome]) -> Laid:
         self.family.quotas.settled([o.id for o in outcomes])
-        size = _room(len(outcomes), self.settings.output_max_size)
-        results = [_line_of(o, size, has_quota=self.family.has_quota) for o in outcomes]
+        size, has_quota = self.settings.output_max_size, self.family.has_quota
+        results = [_line_of(o, size, has_quota=has_quota) for o in outcomes]
         began = min(o.created_at for o in outcomes)
         good = sum(r["success"] for r in results)
-        return as_json(
-            {
-                "results": results,
-                "total_duration_ms": max(o.ending.at for o in outcomes) - began,
-                "successful": good,
-                "failed": len(results) - good,
-                **_fail_fast(outcomes),
-            }
-        )
+        counts = {
+            "total_duration_ms": max(o.ending.at for o in outcomes) - began,
+            "successful": good,
+            "failed": len(results) - good,
+            **_fail_fast(outcomes),
+        }
+        return Sheet({"results": results, **counts}, "results", lambda row: "success" if row["success"] else "failure")
 
 
 def _fail_fast(outcomes: Sequence[ChildOutcome]) -> dict[str, Any]:
@@ -392,7 +393,7 @@ def _room(n: int, size: int) -> int:
 def _line_of(one: ChildOutcome, size: int, *, has_quota: bool) -> dict[str, Any]:
     whole = result_of(one, size, has_quota=has_quota)
     line = {
-        "label": one.label,
+        "label": Long(one.label),
         "success": whole["success"],
         "output": whole["output"],
         "duration_ms": one.ending.at - one.started_at,
@@ -418,9 +419,11 @@ def result_of(one: ChildOutcome, size: int, *, has_quota: bool = False) -> dict[
     """The result object: what came of the task, and facts about it as texts."""
     ending, usage = one.ending, one.usage
     success = ending.state in ("completed", "incomplete") and bool(ending.text.strip())
-    output, truncated = cut(ending.text, size, ending.artifacts[-1] if ending.artifacts else None)
-    metadata = {
-        "subagent_label": one.label,
+    whole = ending.artifacts[-1] if ending.artifacts else None
+    output, truncated = cut(ending.text, size, whole)
+    shown = Long(output, f"artifact {whole.path}" if whole is not None else "", note=_mark(whole))
+    metadata: dict[str, Any] = {
+        "subagent_label": Long(one.label),
         "recursion_depth": str(one.depth),
         "completion_status": SUBAGENT[ending.state],
         "turns_used": "2" if ending.stop in ASKED_TWICE else "1",
@@ -433,8 +436,8 @@ def result_of(one: ChildOutcome, size: int, *, has_quota: bool = False) -> dict[
         metadata |= {"prompt_tokens": str(usage.input), "completion_tokens": str(usage.output)}
     if ending.state != "completed":
         metadata["stop_reason"] = ending.stop
-    error = {} if success else {"error": _error_of(one, has_quota=has_quota)}
-    return {"success": success, "output": output, **error, "truncated": truncated, "metadata": metadata}
+    error = {} if success else {"error": Long(_error_of(one, has_quota=has_quota))}
+    return {"success": success, "output": shown, **error, "truncated": truncated, "metadata": metadata}
 
 
 def cut(text: str, size: int, whole: Artifact | None) -> tuple[str, bool]:
@@ -442,7 +445,13 @@ def cut(text: str, size: int, whole: Artifact | None) -> tuple[str, bool]:
     handed on has been cut before: then only the artifact is whole."""
     data = text.encode("utf-8", "replace")
     if len(data) <= size:
-        return text, whole is not None
-    kept = data[:size].decode("utf-8", "ignore")
-    where = f"\n(the whole, {whole.bytes} bytes, is in artifact {whole.path})" if whole is not None else ""
-    return f"{kept}{MARK}{where}", True
+        return text, whole is not None and WAS_CUT.search(text) is not None
+    kept = text[: boundary(text, len(data[:size].decode("utf-8", "ignore")))]
+    return f"{kept}{_mark(whole)(0, 0, '')}", True
+
+
+def _mark(whole: Artifact | None) -> Callable[[int, int, str], str]:
+    """The document's word at a cut."""
+    if whole is not None:
+        return lambda n, total, where: f"{MARK}\n(the whole, {whole.bytes} bytes, is in artifact {whole.path})"
+    return lambda n, total, where: f"{MARK}\n(the whole is in {where})" if where else MARK

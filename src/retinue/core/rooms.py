@@ -1,0 +1,87 @@
+"""Several texts where there is not room for all of them: short ones keep what they need, the others share the rest
+equally. No character is cut in two, nor a letter from the marks that stand on it.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Callable, Sequence
+
+LONGEST_CLUSTER = 32
+"""More code points than one visible character has; a longer tower of marks may be cut."""
+_ZWJ = "\u200d"
+_JOINED = (range(0x1F3FB, 0x1F400), range(0xE0020, 0xE0080), range(0x1160, 0x1200))
+"""Skin tones, tags and the second half of a Korean syllable: no marks by their category, but nothing by themselves."""
+_FLAGS = range(0x1F1E6, 0x1F200)
+
+
+def fair(sizes: Sequence[int], room: int) -> list[int]:
+    """What each of these sizes gets of the room: never more than it is, and whoever gets less than it is gets as much
+    as any other."""
+    out, left = [0] * len(sizes), max(0, room)
+    by_size = sorted(range(len(sizes)), key=sizes.__getitem__)
+    for n, i in enumerate(by_size):
+        out[i] = min(sizes[i], left // (len(sizes) - n))
+        left -= out[i]
+    return out
+
+
+def boundary(text: str, at: int) -> int:
+    """The last place up to `at` where a text can be cut without taking a character apart."""
+    at = max(0, at)
+    if at >= len(text):
+        return len(text)
+    for k in range(at, max(0, at - LONGEST_CLUSTER), -1):
+        if not _holds_together(text, k):
+            return k
+    return at if at > LONGEST_CLUSTER else 0
+
+
+def _holds_together(text: str, k: int) -> bool:
+    """Whether what stands before `k` and what stands behind it are one character."""
+    before, behind = text[k - 1], text[k]
+    if behind.isascii():
+        return before == "\r" and behind == "\n"
+    if behind == _ZWJ or before == _ZWJ or unicodedata.category(behind).startswith("M"):
+        return True
+    code = ord(behind)
+    if code in _FLAGS:
+        n = 0
+        while n < k and ord(text[k - 1 - n]) in _FLAGS:
+            n += 1
+        return n % 2 == 1
+    return any(code in joined for joined in _JOINED)
+
+
+def missing(n: int, total: int, where: str = "") -> str:
+    """The word at a cut: how much is not shown, and where the whole is."""
+    tail = f"; the whole is in {where}" if where else ""
+    return f"\n[cut: {n} of {total} characters are not shown{tail}]"
+
+
+def same(text: str) -> str:
+    return text
+
+
+def cut(
+    text: str,
+    room: int,
+    where: str = "",
+    size: Callable[[str], int] = len,
+    seal: Callable[[str], str] = same,
+    note: Callable[[int, int, str], str] = missing,
+) -> str:
+    """As much of a text as there is room for, the word about the rest included. `size` is what a text takes where it
+    will stand, and never less than its length; `seal` closes what the cut leaves open. Of a text that is cut the word
+    stands there in any case."""
+    if size(seal(text)) <= room:
+        return seal(text)
+    rest = room - size(note(len(text), len(text), where))
+    low, high = 0, max(0, min(len(text), rest))
+    while low < high:
+        k = (low + high + 1) // 2
+        low, high = (k, high) if size(text[:k]) <= rest else (low, k - 1)
+    k = boundary(text, low)
+    while k and (over := size(seal(text[:k])) - rest) > 0:
+        k = boundary(text, max(0, k - over))
+    return seal(text[:k]) + note(len(text) - k, len(text), where)
