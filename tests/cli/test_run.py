@@ -322,6 +322,7 @@ WRONG = [
     (("runn", "x"), 2, "Did you mean 'run'"),
     (("show", "abcdef"), 2, "there is no run 'abcdef'"),
     (("logs", "nobody"), 2, "there is no run 'nobody'"),
+    (("artifact", "0" * 64), 2, "there is no artifact"),
     (("cancel",), 2, "--all"),
     (("families", "nosuch"), 2, "no family or profile"),
     (("tools", "nosuch"), 2, "no built-in tool"),

@@ -68,10 +68,14 @@ def note(text: str, *, styled: bool = False) -> None:
 def out(text: str, end: str = "\n", *, styled: bool = False) -> None:
     """To stdout, whole: a slow reader is waited for. A file or a pipe gets the text as it is; on a terminal only what
     it can show, unless the text is `styled` by us."""
-    sys.stdout.flush()
     fd = sys.stdout.fileno()
-    data = ((text if styled or not os.isatty(fd) else several_lines(text)) + end).encode("utf-8", "replace")
-    view = memoryview(data)
+    put(((text if styled or not os.isatty(fd) else several_lines(text)) + end).encode("utf-8", "replace"))
+
+
+def put(data: bytes) -> None:
+    """These bytes to stdout, whole."""
+    sys.stdout.flush()
+    fd, view = sys.stdout.fileno(), memoryview(data)
     while view:
         try:
             view = view[os.write(fd, view) :]

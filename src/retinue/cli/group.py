@@ -19,6 +19,7 @@ COMMANDS: dict[str, str] = {
     "top": "Watch everything that goes on.",
     "show": "Show one run: its tree, its result, what it cost.",
     "logs": "Show what was said in a run.",
+    "artifact": "Print the whole of what was cut.",
     "attach": "Watch a run that goes on.",
     "send": "Send a message to a run.",
     "approve": "Answer what a run asks.",

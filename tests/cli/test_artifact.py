@@ -1,0 +1,46 @@
+"""`retinue artifact`: what was cut can be read by a person too, and by a pipe byte for byte."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+from retinue.testing import call
+from tests.cli.house import House, house
+from tests.cli.test_run import FANOUT
+
+REPORT = "0123456789é😀\x07 " * 600
+
+
+def lead(heard: Any) -> Any:
+    """Hands ten tasks to sub-agents, then repeats what it was told; they report."""
+    if "Delegate" not in heard.messages[0].text:
+        return call("submit_result", result=REPORT)
+    told = [m for m in heard.messages if type(m).__name__ == "Result"]
+    return told[-1].text if told else call("spawn_agents", tasks=[{"task": f"count {n}"} for n in range(10)])
+
+
+def test_what_was_cut_is_printed_whole_and_by_its_first_digits(tmp_path: Path) -> None:
+    with house(tmp_path, lead) as home:
+        answer = home.ok("run", *FANOUT, "Delegate it.")
+        ids = set(re.findall(r"the whole is in artifact ([0-9a-f]{64})", answer))
+        assert len(ids) == 1, "ten times the same text is kept once"
+        (id,) = ids
+        for word in (id, id[:12], id.upper(), f"artifact {id}"):
+            done = home.run("artifact", word)
+            assert (done.returncode, done.stdout) == (0, REPORT), "as it is, without a line break behind it"
+
+
+def test_an_id_that_there_is_not_is_told_in_one_line(tmp_path: Path) -> None:
+    with house(tmp_path, lambda q: "Done.") as home:
+        home.ok("run", "Nothing.")
+        for id, word in (
+            ("0" * 64, "there is no artifact"),
+            ("latest", "is not the id"),
+            ("../../etc", "is not the id"),
+        ):
+            done = home.run("artifact", id)
+            (line,) = done.stderr.splitlines()
+            assert (done.returncode, done.stdout) == (2, "") and word in line
+    assert "there is no artifact" in House(tmp_path / "empty").run("artifact", "0" * 64).stderr
