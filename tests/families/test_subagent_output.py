@@ -113,7 +113,9 @@ async def test_what_was_too_long_even_for_the_machine_is_told_as_cut_with_the_si
     stage = Stage(one("a"), sums={"a": "x" * 9_000}, output_max_size=100_000)
     async with Retinue(clock=VirtualClock(), rules=Rules(text_cap=8_000)) as retinue:
         (told,) = (await played(retinue, await retinue.spawn(stage.lead, "Go."))).told
-    assert "the whole is in artifact" in told.text
+    told = msgspec.json.decode(told.text)
+    found = WHOLE.search(told["output"])
+    assert found is not None and int(found[1]) == 9_000 and told["truncated"] is True
 
 
 @on_virtual_time

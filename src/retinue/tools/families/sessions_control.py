@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta
 
 from retinue.core.effects import ChildOutcome
+from retinue.core.laid import Laid, Long, Sheet
 from retinue.core.orders import Orders, Wait
 from retinue.core.state import Asking, Run
 from retinue.core.text import clip
@@ -80,7 +81,7 @@ class ControlTool(SendTool):
         super().__init__(settings)
         self._steered: dict[tuple[str, str], int] = {}
 
-    async def answer(self, caller: Caller, args: dict[str, Any]) -> Returned:
+    async def answer(self, caller: Caller, args: dict[str, Any]) -> Returned | Laid:
         if caller.woken:
             return await self._shown(caller, args["runs"])
         asked = self.read(args, ControlArgs, "runIds")
@@ -98,7 +99,7 @@ class ControlTool(SendTool):
         """The last run of each session that is not archived, newest first: their places are the numbers in the list."""
         return [*reversed(self.spawned(await caller.children(), caller.at).values())]
 
-    async def _list(self, caller: Caller, asked: ControlArgs) -> Returned:
+    async def _list(self, caller: Caller, asked: ControlArgs) -> Laid:
         since = caller.at - asked.recent_minutes * 60_000
         active, recent = [], []
         for n, (spec, run) in enumerate(await self._own(caller), 1):
@@ -107,7 +108,7 @@ class ControlTool(SendTool):
                 "index": n,
                 "runId": spec.id,
                 "sessionKey": self.settings.key_of(spec),
-                "label": spec.order.label,
+                "label": Long(spec.order.label),
                 "task": clip(spec.order.task.rsplit("[Task] ", 1)[-1], 200),
                 "status": session_state(run),
                 "runtimeMs": (caller.at if ending is None else ending.at) - (run.started_at or spec.created_at),
@@ -119,11 +120,12 @@ class ControlTool(SendTool):
                 active.append(row)
             elif ending.at >= since:
                 recent.append(row)
-        return Answer(text=as_json({"status": "ok", "action": "list", "active": active, "recent": recent}))
+        reply = {"status": "ok", "action": "list", "active": active, "recent": recent}
+        return Sheet(reply, "recent", lambda row: str(row["status"]))
 
     # waiting
 
-    async def _wait(self, caller: Caller, asked: ControlArgs) -> Returned:
+    async def _wait(self, caller: Caller, asked: ControlArgs) -> Returned | Laid:
         own = await self._own(caller)
         ids = list(dict.fromkeys(asked.run_ids)) or [spec.id for spec, run in own if ending_of(run) is None]
         if len(ids) > MOST_IDS:
@@ -135,13 +137,13 @@ class ControlTool(SendTool):
         wait = Wait(runs=tuple(open_), timeout_ms=round(asked.timeout_seconds * 1_000), then=as_json({"runs": ids}))
         return Orders(wait=wait)
 
-    async def _shown(self, caller: Caller, ids: Sequence[str]) -> Answer:
+    async def _shown(self, caller: Caller, ids: Sequence[str]) -> Laid:
         """How they are now. Nothing is taken from what will be brought or announced."""
         known = {spec.id: run for spec, run in await caller.children()}
         back = {o.id: o for o in caller.back}
         rows = [_row(id, known.get(id), back.get(id)) for id in ids]
         reply = {"status": "ok", "action": "wait", "reason": _reason(ids, known, back), "runs": rows}
-        return Answer(text=as_json(reply))
+        return Sheet(reply, "runs", lambda row: str(row["status"]))
 
     # steering and killing
 
