@@ -200,7 +200,7 @@ class SendTool(_Sessions):
         super().__init__(settings)
         self.words = words_of(settings)
 
-    async def answer(self, caller: Caller, args: dict[str, Any]) -> Returned:
+    async def answer(self, caller: Caller, args: dict[str, Any]) -> Returned | Laid:
         asked = self.read(args, SendArgs)
         most = LONGEST_STEER if asked.steer else LONGEST
         if not asked.message.strip() or len(asked.message) > most:
@@ -259,7 +259,7 @@ class YieldTool(SessionTool):
         parameters=object_schema({"message": {"type": "string", "description": "What you wait for, for people."}}),
     )
 
-    async def answer(self, caller: Caller, args: dict[str, Any]) -> Returned:
+    async def answer(self, caller: Caller, args: dict[str, Any]) -> Returned | Laid:
         asked = self.read(args, YieldArgs)
         live = [spec for spec, run in await caller.children() if ending_of(run) is None]
         reply: dict[str, Any] = {"status": "yielded", "activeChildren": len(live)}
