@@ -29,6 +29,7 @@ from retinue.runtime import recover
 from retinue.runtime.bus import Bus
 from retinue.runtime.clock import Clock
 from retinue.runtime.commits import Batch, Commits, Waiter
+from retinue.runtime.end_waiters import EndWaiters
 from retinue.runtime.found import Found
 from retinue.runtime.perform import Performer, Tools
 from retinue.runtime.redact import clean_event
@@ -75,7 +76,7 @@ class Engine:
         self._roots: dict[str, str] = {}
         self._n_unwritten = self._n_done = 0
         self._task: asyncio.Task[None] | None = None
-        self._ended: dict[str, set[asyncio.Future[None]]] = {}
+        self._ended = EndWaiters()
         self._open = self._is_performing = False
         self._aside: dict[str, Defect] = {}
         self._waiting: list[Waiter] = []
@@ -220,22 +221,13 @@ class Engine:
 
     def ended(self, id: str) -> asyncio.Future[None]:
         """Resolved when the live run `id` has ended and its end is committed."""
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         why = self._failure
         error = self._aside.get(id) if why is None else StoreError(f"the runtime has stopped: {why}")
-        if error is not None:
-            future.set_exception(error)
-            return future
-        self._ended.setdefault(id, set()).add(future)
-        future.add_done_callback(lambda done: self._waited(id, done))
-        return future
-
-    def _waited(self, id: str, future: asyncio.Future[None]) -> None:
-        waiters = self._ended.get(id)
-        if waiters is not None:
-            waiters.discard(future)
-            if not waiters:
-                del self._ended[id]
+        if error is None:
+            return self._ended.wait(id)
+        refused: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        refused.set_exception(error)
+        return refused
 
     # the loop
 
@@ -394,9 +386,7 @@ class Engine:
                 self._roots.pop(id, None)
                 self.timers.drop(id)
                 self.performer.over(id)
-                for waiter in self._ended.pop(id, ()):
-                    if not waiter.done():
-                        waiter.set_exception(defect)
+                self._ended.tell(id, defect)
             for done, _, of in self._waiting:
                 if of == root and not done.done():
                     done.set_exception(defect)
@@ -422,9 +412,7 @@ class Engine:
         self._roots.pop(id, None)
         self.timers.drop(id)
         self.store.sent.drop(id)
-        for waiter in self._ended.pop(id, ()):
-            if not waiter.done():
-                waiter.set_result(None)
+        self._ended.tell(id)
         self.performer.over(id)
 
     def _wanted(self, id: str) -> int | None:
@@ -441,7 +429,7 @@ class Engine:
 
     def _disappoint(self, error: RetinueError) -> None:
         """Nobody waits for what will not come."""
-        waiters: list[asyncio.Future[Any]] = [w for waiting in self._ended.values() for w in waiting]
+        waiters: list[asyncio.Future[Any]] = [*self._ended]
         waiters += [done for done, _, _ in self._waiting] + [done for _, _, done in self._queue if done is not None]
         if self._commits.under_way is not None:
             waiters += [done for done, _, _ in self._commits.under_way.waiting]
