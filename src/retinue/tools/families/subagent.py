@@ -362,8 +362,7 @@ def _fail_fast(outcomes: Sequence[ChildOutcome]) -> dict[str, Any]:
     if not cancelled:
         return {}
     failed = [o for o in outcomes if o.ending.state not in ("completed", "incomplete") and not _is_cut_off(o)]
-    named = [o for o in failed if cancelled[0].ending.error == f"{o.label} failed"] or failed
-    first = min(named, key=lambda o: (o.ending.at, o.item))
+    first = min(failed, key=lambda o: (o.ending.at, o.item))
     return {
         "fail_fast": {
             "failed": {"index": first.item, "label": first.label},
