@@ -13,6 +13,7 @@ from retinue.core.values import Budget, Capabilities, Definition, Guard, ModelIn
 from retinue.errors import ConfigError
 from retinue.models.base import Model
 from retinue.tools.base import Risk, Tool
+from retinue.tools.builtin.ask import AskTool
 from retinue.tools.families.base import Family, FamilyTool, helper_name
 from retinue.tools.families.profiles import family
 from retinue.tools.function import FunctionTool
@@ -67,9 +68,15 @@ class Agent:
     def helpers(self) -> tuple[Agent, ...]:
         """Who works for its families: agents with its other tools, on the model of whoever starts them."""
         return tuple(
-            Agent(helper_name(self.name, f.name), self.instructions, tools=(*self.tools, *f.helper_tools()))
+            Agent(helper_name(self.name, f.name), self.instructions, tools=(*self._lent(f), *f.helper_tools()))
             for f in self.dialects
         )
+
+    def _lent(self, dialect: Family) -> list[Tool | Callable[..., Any] | str]:
+        """Its own tools as a family's children have them: they ask nobody, unless the setting lends that too."""
+        if dialect.settings.lend_ask:
+            return list(self.tools)
+        return [t for t in self.tools if t != AskTool.name and not isinstance(t, AskTool)]
 
     def instructed(self, switches: Mapping[str, bool]) -> str:
         """Its instructions, with the guides of the families that are on."""

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from retinue import Agent, Retinue
+from retinue import Agent
 from retinue.core.values import Call, Result
-from retinue.testing import MemoryStore, Scripted, VirtualClock, call
+from retinue.testing import Scripted, call
 from retinue.tools.families.profiles import family
-from tests.api.house import hiring, on_virtual_time
+from tests.api.house import on_virtual_time
 from tests.families.agent_world import ALL, World, fork, ids, refusal, spawn, wait
 
 NOBODY = "019467d9-7e3a-7000-8000-000000000000"
@@ -111,17 +111,11 @@ async def test_a_fork_is_checked_in_the_same_order_with_its_own_words(
     assert await refusal(call("agent_fork", **args), **OPUS, **settings) == text
 
 
-async def deputy(line: Call, depth: int, **settings: Any) -> str:
-    """What a lead with the family is told that is itself somebody's child, `depth` levels down."""
-    world = World(line, **settings)
-    world.at = "0" + "/1.0.0" * depth
-    boss = world.lead
-    for n in range(depth):
-        script = Scripted([call("hire", tasks=["Go."]), "done"], name=f"model of boss {n}")
-        boss = Agent(f"boss {n}", model=script, tools=[hiring(boss)], staff=[boss])
-    async with Retinue(MemoryStore(), clock=VirtualClock()) as retinue:
-        await retinue.run(boss, "Go.")
-    (last,) = [m for m in world.of_lead[1].messages if isinstance(m, Result)]
+async def deputy(line: Call, **settings: Any) -> str:
+    """What a child of the lead is told that has the tools of the family."""
+    world = World(spawn("nest"), wait(), does={"nest": [line, "done"]}, grant_spawn_tools=True, **settings)
+    await world.go()
+    (last,) = [m for m in world.of("nest")[1].messages if isinstance(m, Result)]
     assert last.error
     return last.text
 
@@ -135,13 +129,13 @@ async def deputy(line: Call, depth: int, **settings: Any) -> str:
 )
 @on_virtual_time
 async def test_who_may_not_nest_is_told_so_before_its_prompt_is_read(line: Call, text: str) -> None:
-    assert await deputy(line, 1, allow_nested_spawn=False) == text
+    assert await deputy(line, allow_nested_spawn=False) == text
 
 
 @pytest.mark.parametrize(("line", "verb"), [(spawn("say x"), "spawn sub-agent"), (fork("say x"), "fork agent")])
 @on_virtual_time
 async def test_the_depth_limit_comes_before_the_rule_about_nesting(line: Call, verb: str) -> None:
-    told = await deputy(line, 3, allow_nested_spawn=False)
+    told = await deputy(line, allow_nested_spawn=False, concurrency_limits={"max_depth": 1})
     assert told == f"Cannot {verb}: concurrency or depth limit reached"
 
 

@@ -88,7 +88,7 @@ async def test_an_explorer_that_calls_what_it_was_not_lent_is_refused_and_goes_o
 
     scene = await play(lead(Cast([spawn("read"), "thanks"], child), tools=everything()))
     assert success(scene) == "only read"
-    assert heard[1].startswith("Refused:") and "'write'" in heard[1]
+    assert heard[1] == "The tool 'write' is not available to this sub-agent."
 
 
 def look_once(request: Request) -> Any:

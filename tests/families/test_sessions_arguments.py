@@ -153,7 +153,7 @@ async def test_the_checks_come_in_their_order() -> None:
     found = [str(value_of(m.text)) for m in told if isinstance(m, Result)]
     for text, (_, says) in zip(found, faults, strict=False):
         assert says in text
-    assert "current depth: 1, max: 1" in found[-1], "the depth before the children, the agent and the model"
+    assert "agentId 'cook' is not allowed" in found[-1], "the agent before the model"
 
 
 @on_virtual_time

@@ -13,7 +13,18 @@ from retinue.core.values import Budget, Capabilities, Result
 from retinue.testing import Scripted, call
 from retinue.tools.families.profiles import PROFILES, family
 from tests.api.house import agent, hiring, on_virtual_time
-from tests.families.sessions_world import SESSION_TOOLS, World, bash, pause, read, refusal, results, spawn, task_of
+from tests.families.sessions_world import (
+    SESSION_TOOLS,
+    World,
+    bash,
+    pause,
+    read,
+    refusal,
+    results,
+    spawn,
+    task_of,
+    value_of,
+)
 
 PLAIN = {"read", "bash", "cron", "artifact"}
 SPAWNERS = {"agent_spawn", "agent_fork", "delegate_tasks", "spawn_agents", "sessions_spawn", "subagent"}
@@ -54,7 +65,7 @@ async def test_a_child_cannot_call_what_is_denied_to_it() -> None:
     await world.go()
     (denied, given) = [m for m in world.of("try")[1].messages if isinstance(m, Result)]
     assert (denied.error, given.error, given.text) == (True, False, "the text of a")
-    assert "denies 'bash'" in denied.text
+    assert value_of(denied.text) == {"status": "forbidden", "error": "the tool 'bash' is not allowed for this session"}
 
 
 @on_virtual_time
@@ -157,7 +168,8 @@ async def test_a_fork_knows_the_conversation_and_calls_nothing_that_spawns() -> 
     assert first.instructions == world.of_lead[0].instructions
     assert not {t.name for t in first.tools} & SPAWNERS
     assert world.of("deeper") == []
-    assert results(world.of("go on")[1].messages)[-1]["status"] == "forbidden"
+    error = "sessions_spawn is not allowed at this depth (current depth: 1, max: 1)"
+    assert results(world.of("go on")[1].messages)[-1] == {"status": "forbidden", "error": error}
     assert world.results[1]["childSessionKey"] == f"subagent:{world.results[1]['runId']}"
 
 
@@ -178,21 +190,16 @@ async def test_a_fork_takes_nothing_from_the_defaults_of_its_agent() -> None:
 
 @on_virtual_time
 async def test_a_run_at_the_depth_limit_is_told_the_numbers() -> None:
-    for limit, depth in ((1, 1), (2, 2)):
-        world = World(spawn("say x"), max_spawn_depth=limit)
-        boss = world.lead
-        for n in range(depth):
-            tasks = ["Go."]
-            boss = agent(f"boss{n}", [call("hire", tasks=tasks), "hired"], tools=[hiring(boss)], staff=[boss])
-        async with world.open() as retinue:
-            await retinue.run(boss, "Go.")
-        told = [r for r in world.requests if r.agent == "lead"][-1].messages[-1]
-        assert isinstance(told, Result) and told.error
-        assert told.text == (
+    for limit in (1, 2):
+        does = {f"go {n}": [spawn(f"go {n + 1}"), "gone"] for n in (1, 2)}
+        world = World(spawn("go 1"), does=does, max_spawn_depth=limit, max_concurrent=4)
+        await world.go()
+        told = next(m for m in world.of(f"go {limit}")[1].messages if isinstance(m, Result))
+        assert told.error and told.text == (
             '{"status":"forbidden","error":"sessions_spawn is not allowed at this depth '
-            f'(current depth: {depth}, max: {limit})"}}'
+            f'(current depth: {limit}, max: {limit})"}}'
         )
-        assert world.of("say x") == []
+        assert world.of(f"go {limit + 1}") == []
 
 
 @on_virtual_time

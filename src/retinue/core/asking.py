@@ -27,6 +27,9 @@ ASKS = "{label} asks: {text}\n(Answer with a message to {id}.)"
 def ask(run: Run, calls: Calls, event: Asked, d: Desk) -> Run:
     """A tool cannot finish without an answer: from a person, from the parent, or from nobody."""
     text = clip(event.question, TEXT)
+    if not d.order.may_ask:
+        result = Result(call_id=event.call_id, name=event.name, text=NOBODY, error=True, denied=True)
+        return close_call(run, d, calls, event.index, result)
     if d.order.questions == "deny":
         parent = d.spec.parent
         if _is_waited_for(run, d) or cannot_write(d.tree, run.id, parent) is not None:

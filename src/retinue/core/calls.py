@@ -39,7 +39,7 @@ from retinue.core.state import (
     is_seated,
 )
 from retinue.core.turn import await_mail, go_on, post, sooner
-from retinue.core.values import Assistant, Call, Guard, Mail, Result, Usage
+from retinue.core.values import Assistant, Call, Capabilities, Guard, Mail, Result, Usage, Words
 from retinue.core.words import NONE, fill, plain_result
 
 ONE_CALL = (0, 0, 0, 1)
@@ -63,15 +63,14 @@ def dispatch(run: Run, d: Desk, said: Assistant, *, cut: bool) -> Run:
     known, guards = d.definition.tools, d.definition.guards
     chain = d.tree.ancestry(run.id)
     is_ruled = any(held.rules or held.mode for _, held in chain)
-    ledger = d.tree.ledger
+    ledger, words = d.tree.ledger, d.words
     for index, call in enumerate(calls):
         question, reason, is_denied = None, refusals.get(index), False
         # A name that the agent never had goes to the toolbox, which knows what to suggest instead.
-        denied = d.words.refused.get(call.name) or d.words.denied
-        why = gate(chain, call.name, d.now) if reason is None and (call.name in known or denied) else None
+        told = call.name in known or words.denied or call.name in words.refused
+        why = gate(chain, call.name, d.now) if reason is None and told else None
         if why is not None:
-            depth = str(d.spec.depth)
-            reason = fill(denied, {"tool": call.name, "why": why, "depth": depth}) if denied else f"Refused: {why}."
+            reason = _refusal(d, words, chain, call.name, why)
         if reason is None and (is_ruled or (call.name in guards and guards[call.name].guarded)):
             question, reason = _permission(run, d, index, call)
             is_denied = reason is not None
@@ -95,6 +94,18 @@ def dispatch(run: Run, d: Desk, said: Assistant, *, cut: bool) -> Run:
         return finish(run, d, "failed", "sub_agent_error", error=MIXED.format(name=_submitted(d, calls)))
     at = Calls(message=message, count=len(calls), open=tools | asks, tools=tools, asks=asks, questions=questions)
     return settle(run, d, at)
+
+
+def _refusal(d: Desk, words: Words, chain: list[tuple[str, Capabilities]], tool: str, why: str) -> str:
+    """A call that a run may not make, in the words of the tool that started the run. Why it did not lend a tool is
+    told only if it could have: what was taken from somebody above, nobody could lend."""
+    is_withheld = tool in words.refused and gate(chain[1:], tool, d.now) is None
+    text = words.refused[tool] if is_withheld else words.denied or words.refused.get("", "")
+    return (
+        fill(text, {"tool": tool, "why": why, "depth": str(d.order.level or d.spec.depth)})
+        if text
+        else f"Refused: {why}."
+    )
 
 
 def beyond_budget(run: Run, d: Desk, lack: str) -> tuple[Run, str]:

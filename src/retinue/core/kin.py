@@ -57,7 +57,7 @@ def child_outcome(spec: Spec, run: Run, ending: Ending) -> ChildOutcome:
         usage=run.usage,
         created_at=spec.created_at,
         started_at=run.started_at or spec.created_at,
-        depth=spec.depth,
+        depth=spec.order.level or spec.depth,
         max_turns=spec.order.max_turns,
         model=run.model_used or spec.model,
         remark=spec.order.remark,

@@ -37,6 +37,14 @@ def result_of(ending: Ending) -> Long:
     return Long(ending.text, f"artifact {known[-1]}" if known else "")
 
 
+@dataclass(frozen=True, slots=True)
+class WasCut:
+    """In a sheet, behind a long text: whether that is cut, or was before."""
+
+    text: Long
+    before: bool = False
+
+
 class Laid:
     """What both kinds have in common."""
 
@@ -79,7 +87,7 @@ class Sheet(Laid):
         return list(_leaves(self.body))
 
     def render(self, texts: Sequence[str]) -> str:
-        return msgspec.json.encode(_filled(self.body, iter(texts))).decode()
+        return msgspec.json.encode(_filled(self.body, iter(texts), {})).decode()
 
     def n_rows(self) -> int:
         return len(self.body[self.rows]) if self.rows else 0
@@ -154,13 +162,16 @@ def _leaves(value: Any) -> Iterator[Long]:
             yield from _leaves(inner)
 
 
-def _filled(value: Any, texts: Iterator[str]) -> Any:
+def _filled(value: Any, texts: Iterator[str], shown: dict[int, str]) -> Any:
     if isinstance(value, Long):
-        return clean(next(texts))
+        shown[id(value)] = text = clean(next(texts))
+        return text
+    if isinstance(value, WasCut):
+        return value.before or shown[id(value.text)] != clean(value.text.text)
     if isinstance(value, Mapping):
-        return {key: _filled(inner, texts) for key, inner in value.items()}
+        return {key: _filled(inner, texts, shown) for key, inner in value.items()}
     if isinstance(value, list | tuple):
-        return [_filled(inner, texts) for inner in value]
+        return [_filled(inner, texts, shown) for inner in value]
     return value
 
 

@@ -91,7 +91,9 @@ class Order(Value):
     `questions`: whether somebody is there to answer them ("" leaves that to the parent; for a root it means that tools
     may ask, and that what would need a permission is denied). `isolation`: whether it works in a copy of its own.
     `loaded` are the files that its instructions were put together from. `remark` is what whoever reads the result is to
-    know about the order.
+    know about the order. `dialect` is that of the tool that asks for it, and `level` how many runs of it lie between
+    this one and the one that was given the dialect, this one included. `may_ask`: whether its tools may ask others;
+    what needs a permission is asked for all the same.
     """
 
     agent: str
@@ -140,6 +142,9 @@ class Order(Value):
     isolation: Literal["", "worktree"] = ""
     loaded: tuple[Loaded, ...] = ()
     remark: str = ""
+    dialect: str = ""
+    level: int = 0
+    may_ask: bool = True
 
     @property
     def shown_group(self) -> str:

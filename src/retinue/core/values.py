@@ -217,8 +217,8 @@ class ToolSchema(Value):
 class Words(Value):
     """How a tool speaks of the children that it has started: templates by how they ended (`incomplete/turn_limit`, or
     `incomplete`), "" for any other end. `notice` is for the parent's mailbox, `announcement` for the channel (an empty
-    one is not sent), `denied` for a child that calls a tool which it does not hold, `refused` the same by tool, and
-    `elsewhere` for a call whose results stand in another's answer. In braces: the fields of `core.words.facts`."""
+    one is not sent), `denied` for a child that calls a tool which it does not hold, `refused` the same by tool ("": any
+    other that its agent has), `elsewhere` for a call whose results stand in another's answer. Braces: `words.facts`."""
 
     notice: dict[str, str] = {}
     announcement: dict[str, str] = {}

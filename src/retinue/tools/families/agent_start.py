@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+from msgspec.structs import replace
+
 from retinue.core.orders import DRAWN, Context, Lane, Order, Orders
 from retinue.core.spawn import fork_point
 from retinue.core.values import Budget, Capabilities, Limits, ToolSchema, Value
@@ -23,7 +25,7 @@ from retinue.tools.families.agent_tool import (
     short,
     with_comms,
 )
-from retinue.tools.families.base import Complaint, as_json, dialect_tools, helper_name, looking, object_schema
+from retinue.tools.families.base import Complaint, as_json, dialect_tools, helper_name, level_of, looking, object_schema
 from retinue.tools.families.states import agent_state
 
 
@@ -50,17 +52,28 @@ class ForkArgs(Value, forbid_unknown_fields=True):
     budget_policy: str | None = None
 
 
-def access_of(asked: ToolAccess | None, settings: AgentSettings, caller: Caller) -> Capabilities:
+def access_of(asked: ToolAccess | None, settings: AgentSettings, caller: Caller, level: int) -> Capabilities:
     """What the model asked for. Tools to start children are lent only where nesting is wired, and an allow list has to
     name them like any other; with comms the tool to write to the parent is always there."""
     nests = settings.grant_spawn_tools and settings.allow_nested_spawn
-    nests = nests and caller.spec.depth + 1 < settings.concurrency_limits.max_depth
+    nests = nests and level + 1 < settings.concurrency_limits.max_depth
     talk = (SEND,) if settings.enable_comms else ()
     hidden = (dialect_tools(caller) | set(TOOLS)) - {*(TOOLS if nests else ()), *talk}
     policy, named = ("inherit", ()) if asked is None else (asked.policy, asked.tools or ())
     tools = tuple(sorted({*named, *talk})) if policy == "allow_list" else None
     denied = named if policy == "deny_list" else ()
     return Capabilities(tools=tools, deny=tuple(sorted({*hidden, *denied})), spawn=nests)
+
+
+WITHHELD = {
+    SPAWN: "Cannot spawn sub-agent: concurrency or depth limit reached",
+    FORK: "Cannot fork agent: concurrency or depth limit reached",
+}
+NOT_NESTED = {
+    SPAWN: "Nested spawning is not allowed at this depth",
+    FORK: "Nested forking is not allowed at this depth",
+}
+"""Where nesting is wired, who may not nest is told so. Elsewhere the tools look as if they were not there."""
 
 
 def amount(asked: int | None) -> int | None:
@@ -76,6 +89,9 @@ class Starter(AgentTool):
 
     def __init__(self, settings: AgentSettings) -> None:
         self.settings = settings
+        if settings.grant_spawn_tools:
+            nests = settings.allow_nested_spawn or settings.concurrency_limits.max_depth < 2
+            self.words = replace(WORDS, refused=WITHHELD if nests else NOT_NESTED)
 
     def read_access(self, asked: ToolAccess | None) -> ToolAccess | None:
         """A policy that does not fit its list is not guessed at: the child could hold more than was meant."""
@@ -90,15 +106,16 @@ class Starter(AgentTool):
         limits = self.settings.concurrency_limits
         running = sum(agent_state(run) == "running" for _, run in await caller.children())
         most = min(limits.max_concurrent_agents, self.room(caller), limits.max_children_per_agent)
-        if running >= most or caller.spec.depth >= limits.max_depth:
+        level = level_of(caller, self)
+        if running >= most or level >= limits.max_depth:
             raise Complaint(f"Cannot {verb}: concurrency or depth limit reached")
-        if caller.spec.depth > 0 and not self.settings.allow_nested_spawn:
+        if level > 0 and not self.settings.allow_nested_spawn:
             raise Complaint(f"Nested {noun} is not allowed at this depth")
 
     def room(self, caller: Caller) -> int:
         """How many runs there may be below the root: operations of all kinds share one number, and calls of tools that
         start nobody are operations too."""
-        most = self.settings.concurrency_limits.max_concurrent_ops
+        most: int = self.settings.concurrency_limits.max_concurrent_ops
         return max(0, most - looking(caller).n_calls(caller.spec.root))
 
     def order(self, caller: Caller, agent: str, task: str, **options: Any) -> Order:
@@ -109,7 +126,8 @@ class Starter(AgentTool):
         """
         limits, root, mine = self.settings.concurrency_limits, caller.spec.root, caller.spec.order
         lane = Lane(name=f"agents of {root}", size=limits.max_concurrent_agents, on_full="refuse", scope="tree")
-        most = Limits(depth=limits.max_depth, children=limits.max_children_per_agent, tree=self.room(caller))
+        deepest = caller.spec.depth - level_of(caller, self) + limits.max_depth
+        most = Limits(depth=deepest, children=limits.max_children_per_agent, tree=self.room(caller))
         return Order(
             agent=agent,
             task=task,
@@ -239,7 +257,7 @@ class SpawnTool(Starter):
             helper_name(caller.spec.order.agent, "agent"),
             task,
             label=name,
-            access=access_of(access, settings, caller),
+            access=access_of(access, settings, caller, level_of(caller, self)),
             instructions=asked.system_prompt if asked.system_prompt is not None else self._inherited(caller),
             budget=Budget(tokens=tokens, calls=amount(budget.max_tool_calls)),
             share=DRAWN if is_default else "",
@@ -300,7 +318,7 @@ class ForkTool(Starter):
             with_comms(asked.prompt, caller.id) if comms else asked.prompt,
             label=name,
             context=Context(kind="fork"),
-            access=access_of(access, self.settings, caller),
+            access=access_of(access, self.settings, caller, level_of(caller, self)),
             instructions=caller.spec.order.instructions,
             budget=Budget(tokens=tokens),
             share=share,

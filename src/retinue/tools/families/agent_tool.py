@@ -59,6 +59,8 @@ T = TypeVar("T")
 
 
 class AgentTool(FamilyTool):
+    dialect = "agent"
+
     def read(self, args: dict[str, Any], type_: type[T], *objects: str) -> T:
         """The arguments as a value. A field that there is not is named, with those that there are."""
         try:

@@ -160,7 +160,13 @@ class ListTool(_Watcher):
             running_ms = max(0, (caller.at if ending is None else ending.at) - started((spec, run)))
             name = spec.order.label or spec.order.agent
             agents.append(
-                {"id": spec.id, "name": Long(name), "state": state, "depth": spec.depth, "running_ms": running_ms}
+                {
+                    "id": spec.id,
+                    "name": Long(name),
+                    "state": state,
+                    "depth": spec.order.level or spec.depth,
+                    "running_ms": running_ms,
+                }
             )
         counts = {
             "running_count": count["running"],

@@ -9,18 +9,21 @@ from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from retinue.core.arguments import BadArguments, parse
 from retinue.core.effects import ChildOutcome
 from retinue.core.laid import Laid
-from retinue.core.orders import Context, Order
+from retinue.core.orders import Context, Order, Orders
 from retinue.core.rooms import cut
 from retinue.core.text import clean
 from retinue.core.values import Restart, ToolSchema, Value, Words
 from retinue.errors import ConfigError
 from retinue.tools.base import Answer, Caller, Look, Returned, Risk, Tool
+from retinue.tools.builtin.ask import AskTool
 
 T = TypeVar("T")
+ASK = AskTool.name
 COMPLAINT = 4_000
 """Characters of a complaint: it may quote what the model wrote."""
 
@@ -29,11 +32,12 @@ class Settings(Value, forbid_unknown_fields=True):
     """The values of a family that can be set: a profile is nothing but other defaults for them.
 
     `enabled` is what a run gets that says nothing; a request can turn a family on or off. `guide`: whether the system
-    prompt says when to delegate and when not to.
+    prompt says when to delegate and when not to. `lend_ask`: whether children may ask whoever answers questions.
     """
 
     enabled: bool = True
     guide: bool = True
+    lend_ask: bool = False
 
 
 class Family:
@@ -86,6 +90,10 @@ class FamilyTool:
     invalid: str = "Invalid parameters"
     starts: str = ""
     """The family whose helpers it starts; "" for a tool that starts nobody."""
+    dialect: str = ""
+    """The family that it belongs to."""
+    settings: Any = Settings()
+    """Those of its family."""
     is_fork: bool = False
     """Whether those it starts know all that was said."""
 
@@ -110,7 +118,21 @@ class FamilyTool:
             returned = await self.answer(caller, args)
         except Complaint as complaint:
             return Answer(text=await _said(caller, str(complaint)), error=True)
-        return Answer(text=await caller.fit(returned)) if isinstance(returned, Laid) else returned
+        if isinstance(returned, Laid):
+            return Answer(text=await caller.fit(returned))
+        return self._marked(caller, returned) if isinstance(returned, Orders) and returned.spawns else returned
+
+    def _marked(self, caller: Caller, orders: Orders) -> Orders:
+        """Every child knows how far down it is, and asks nobody unless that was lent to it."""
+        level, lends = level_of(caller, self) + 1, self.settings.lend_ask
+        spawns = []
+        for order in orders.spawns:
+            is_ours = isinstance(looking(caller).tools(order.agent).get(ASK), AskTool)
+            access = order.access
+            if is_ours and not lends:
+                access = replace(access, deny=tuple(sorted({*access.deny, ASK})))
+            spawns.append(replace(order, dialect=self.dialect, level=level, may_ask=lends, access=access))
+        return replace(orders, spawns=tuple(spawns))
 
     async def answer(self, caller: Caller, args: dict[str, Any]) -> Returned | Laid:
         raise NotImplementedError
@@ -132,6 +154,12 @@ class FamilyTool:
             return value
         except (BadArguments, ValueError):
             raise Complaint(f"{self.invalid}: `{field}` is a string, but not one of valid JSON") from None
+
+
+def level_of(caller: Caller, tool: FamilyTool) -> int:
+    """How deep a caller is, counted from the run to which the family of `tool` was given: that one is at 0."""
+    order = caller.spec.order
+    return order.level if order.dialect == tool.dialect else 0
 
 
 async def _said(caller: Caller, complaint: str) -> str:

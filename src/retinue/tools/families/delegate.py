@@ -21,6 +21,7 @@ from retinue.tools.families.delegate_cancel import CANCEL, DELEGATE, LIST, Cance
 from retinue.tools.families.delegate_tally import HOUR_MS, NAME, Tally, claim, is_task, tally
 from retinue.tools.families.delegate_words import (
     DELEGATE_DESCRIPTION,
+    DEPTH,
     WORDS,
     guide,
     instructions,
@@ -71,7 +72,7 @@ class DelegateSettings(Settings):
         return round(1000 * seconds * (self.max_subtasks_per_request + 1))
 
 
-_SWITCHES = ("enabled", "guide", "allow_nesting", "more_tools")
+_SWITCHES = (*Settings.__struct_fields__, "allow_nesting", "more_tools")
 _NUMBERS = tuple(f for f in DelegateSettings.__struct_fields__ if f not in _SWITCHES)
 
 
@@ -98,10 +99,10 @@ class DelegateTasks(FamilyTool):
     """The tool that starts sub-agents."""
 
     words = WORDS
-    starts = NAME
+    dialect = starts = NAME
 
     def __init__(self, settings: DelegateSettings) -> None:
-        self._settings = settings
+        self.settings = self._settings = settings
         self.schema = ToolSchema(name=DELEGATE, description=DELEGATE_DESCRIPTION, parameters=_parameters(settings))
 
     async def answer(self, caller: Caller, args: dict[str, Any]) -> Returned:
@@ -125,7 +126,7 @@ class DelegateTasks(FamilyTool):
     def _orders(self, caller: Caller, spawns: tuple[Order, ...], group: str) -> Orders:
         n, s = len(spawns), self._settings
         refusals = {
-            "depth": "Sub-agents cannot start sub-agents at this depth",
+            "depth": DEPTH,
             "per_call": f"Too many sub-tasks: {n} (max {s.max_subtasks_per_request})",
             "groups": _too_many_groups(s.max_background_groups, s),
         }

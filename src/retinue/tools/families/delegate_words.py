@@ -12,6 +12,7 @@ from retinue.core.values import Ending, Words
 from retinue.tools.families.states import DELEGATE
 
 TIMED_OUT = "Sub-task timed out"
+DEPTH = "Sub-agents cannot start sub-agents at this depth"
 _STOPS = {
     "turn_limit": "Tool loop exceeded maximum iterations",
     "length": "The reply was cut off at its length limit",

@@ -120,10 +120,11 @@ class SpawnAgents(FamilyTool):
     """What it checks itself is checked for its words and their order; the machine checks the limits again."""
 
     invalid = "Invalid input"
-    starts = NAME
+    dialect = starts = NAME
     words = Words(
         elsewhere="Spawning {count} sub-agent(s): {ids}. All results of this turn stand together in the answer to "
-        "call {call}."
+        "call {call}.",
+        refused={"": "The tool '{tool}' is not available to this sub-agent."},
     )
 
     def __init__(self, settings: FanoutSettings) -> None:

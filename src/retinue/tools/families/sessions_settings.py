@@ -95,6 +95,8 @@ def status(word: Literal["forbidden", "error"], error: str) -> str:
 
 
 class SessionTool(FamilyTool):
+    dialect = "sessions"
+
     def read(self, args: dict[str, Any], type_: type[T], *objects: str) -> T:
         """The arguments as a value. A null is an argument left out; a field that there is not is named, with those
         that there are."""

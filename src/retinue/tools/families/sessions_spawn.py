@@ -20,6 +20,7 @@ from retinue.tools.families.base import (
     FamilyTool,
     as_json,
     helper_name,
+    level_of,
     looking,
     object_schema,
 )
@@ -77,9 +78,9 @@ NOTHING = "(no output; it made {calls} tool calls)"
 WORDS = Words(
     notice={
         "completed": _EVENT % ("ok", "completed successfully", "{text}"),
-        "incomplete": _EVENT % ("error", "stopped early: {error}", "{text}"),
+        "incomplete": _EVENT % ("error", "stopped early: {why}", "{text}"),
         "timed_out": _EVENT % ("timeout", "timed out", "{text}"),
-        "": _EVENT % ("error", "failed: {error}", NOTHING),
+        "": _EVENT % ("error", "failed: {why}", NOTHING),
     },
     announcement={"completed": "{text}", "cancelled": ""},
 )
@@ -95,9 +96,11 @@ def words_of(settings: SessionsSettings) -> Words:
         name: status("forbidden", f"{name} is not allowed {where} (current depth: {{depth}}, max: {most})")
         for name in TOOLS
     }
-    return replace(WORDS, refused=refused)
+    other = status("forbidden", "the tool '{tool}' is not allowed for this session")
+    return replace(WORDS, refused={**refused, "": other})
 
 
+TOO_DEEP = f"{SPAWN} is not allowed at this depth (current depth: {{depth}}, max: {{most}})"
 Seconds = Annotated[float, Meta(ge=0, le=MOST_SECONDS)]
 
 
@@ -174,9 +177,9 @@ class SpawnTool(SessionTool):
 
     async def _forbidden(self, caller: Caller, asked: SpawnArgs) -> str:
         """In the order of the checks: the depth, the children, the agents allowed."""
-        s, depth = self.settings, caller.spec.depth
+        s, depth = self.settings, level_of(caller, self)
         if depth >= s.max_spawn_depth:
-            return f"{SPAWN} is not allowed at this depth (current depth: {depth}, max: {s.max_spawn_depth})"
+            return TOO_DEEP.format(depth=depth, most=s.max_spawn_depth)
         active = sum(ending_of(run) is None for _, run in await caller.children())
         if s.max_children_per_agent is not None and active >= s.max_children_per_agent:
             return f"too many active children ({active}/{s.max_children_per_agent}); wait for one to end"
@@ -264,7 +267,9 @@ class SpawnTool(SessionTool):
             "group": key,
             "group_kind": SESSION,
             "lanes": (Lane(name=LANE, size=s.max_concurrent),),
-            "limits": Limits(depth=s.max_spawn_depth, children=s.max_children_per_agent),
+            "limits": Limits(
+                depth=caller.spec.depth - level_of(caller, self) + s.max_spawn_depth, children=s.max_children_per_agent
+            ),
             "report": "announce" if chat else "text",
             "report_prompt": ANNOUNCE if chat else "",
             "skip_token": SKIP if chat else f"{SKIP} {SILENT}",
@@ -275,7 +280,7 @@ class SpawnTool(SessionTool):
 
     def refusals(self, caller: Caller, agent: str = "") -> dict[str, str]:
         """What the machine counts again when it takes the order."""
-        most, depth = self.settings.max_children_per_agent, caller.spec.depth
+        most, depth = self.settings.max_children_per_agent, level_of(caller, self)
         staff = ", ".join(a for a in caller.spec.capabilities.agents or () if "." not in a) or "none"
         full = f"too many active children ({most}/{most}); wait for one to end" if most else "too many active children"
         return {
@@ -302,7 +307,7 @@ class SpawnTool(SessionTool):
         """All tools but those that start others; one that may spawn itself keeps those for sessions. An allow list has
         to name them like any other. Deny wins, whoever says it."""
         s = self.settings
-        leaf = caller.spec.depth + 1 >= s.max_spawn_depth
+        leaf = level_of(caller, self) + 1 >= s.max_spawn_depth
         theirs = {name for name, tool in looking(caller).tools(agent).items() if isinstance(tool, FamilyTool)}
         hidden = {*theirs, *TOOLS} - {*(() if leaf else TOOLS)}
         deny = {*s.default_deny, *s.tools_deny, *lists.deny, *hidden}
@@ -311,7 +316,7 @@ class SpawnTool(SessionTool):
         return Capabilities(tools=tools, deny=tuple(sorted(deny)), spawn=not leaf)
 
     def _first_message(self, caller: Caller, task: str) -> str:
-        depth, most = caller.spec.depth + 1, self.settings.max_spawn_depth
+        depth, most = level_of(caller, self) + 1, self.settings.max_spawn_depth
         role = LEAF if depth >= most else ORCHESTRATOR
         if self.settings.announce == "requester":
             role += f" Reply with exactly {SILENT} if there is nothing worth telling."

@@ -5,17 +5,15 @@ tool that somebody above them gave up.
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from retinue.core.effects import ChildOutcome
-from retinue.core.laid import Laid, Long, Sheet
+from retinue.core.laid import Laid, Long, Sheet, WasCut
 from retinue.core.money import bound
 from retinue.core.orders import Lane, Order, Orders
 from retinue.core.policy import allows
-from retinue.core.rooms import boundary
-from retinue.core.values import Artifact, Capabilities, Limits, ToolSchema, Value
+from retinue.core.values import Capabilities, Limits, ToolSchema, Value, Words
 from retinue.tools.base import Caller, Returned, Tool
 from retinue.tools.families.base import (
     Complaint,
@@ -23,11 +21,13 @@ from retinue.tools.families.base import (
     FamilyTool,
     Settings,
     helper_name,
+    level_of,
     looking,
     object_schema,
 )
 from retinue.tools.families.quota import Quota, Quotas, QuotaSpent
 from retinue.tools.families.states import SUBAGENT
+from retinue.tools.families.subagent_output import cut, mark
 
 ONE, MANY = "subagent", "parallel_subagent"
 READER = "artifact"
@@ -46,8 +46,6 @@ KEYWORDS = (
 UNPAID = ("budget", "tokens_budget")
 MAX_TURNS = 50
 MAX_CONCURRENT = 5
-MARK = "\n... (truncated)"
-WAS_CUT = re.compile(r"\n\[cut: \d+ of \d+ characters are not shown[^\]]*\]$")
 ROOM = 40_000
 """Bytes for the outputs of one batch: the results of many tasks fit into one answer together."""
 ASKED_TWICE = ("done", "turn_limit", "budget", "no_report")
@@ -163,14 +161,12 @@ class SubagentFamily(Family):
 class _Starter(FamilyTool):
     """What both tools do: check in the order of the document, then order the children."""
 
-    starts = "subagent"
+    dialect = starts = "subagent"
 
     def __init__(self, family: SubagentFamily) -> None:
         self.family = family
-
-    @property
-    def settings(self) -> SubagentSettings:
-        return self.family.settings
+        self.settings: SubagentSettings = family.settings
+        self.words = _words(family.settings.max_depth)
 
     async def answer(self, caller: Caller, args: dict[str, Any]) -> Returned:
         if why := self.refuses(caller):
@@ -190,7 +186,7 @@ class _Starter(FamilyTool):
 
     def refuses(self, caller: Caller) -> str:
         """The depth is looked at first, before the arguments are read."""
-        return self.too_deep(caller) if caller.spec.depth + 1 >= self.settings.max_depth else ""
+        return self.too_deep(caller) if level_of(caller, self) + 1 >= self.settings.max_depth else ""
 
     def too_deep(self, caller: Caller) -> str:
         raise NotImplementedError
@@ -224,7 +220,8 @@ class _Starter(FamilyTool):
 
     def order(self, caller: Caller, task: Task, n: int, **fields: Any) -> Order:
         settings = self.settings
-        nests = caller.spec.depth + 2 < settings.max_depth
+        level = level_of(caller, self)
+        nests = level + 2 < settings.max_depth
         tools = None
         if task.allowed_tools is not None:
             beside = [t for t in (READER, ONE, MANY) if allows(_held(caller), t)]
@@ -236,7 +233,7 @@ class _Starter(FamilyTool):
             "report_prompt": task.summary_prompt.strip() or SUMMARY,
             "access": Capabilities(tools=tools, spawn=nests),
             "unknown_tool": "ignore",
-            "limits": Limits(depth=settings.max_depth - 1),
+            "limits": Limits(depth=caller.spec.depth - level + settings.max_depth - 1),
             "max_turns": task.max_turns or settings.default_max_turns,
             "grace_turns": 1,
             "model": settings.model,
@@ -274,7 +271,7 @@ class SubagentTool(_Starter):
     def too_deep(self, caller: Caller) -> str:
         return (
             f"Maximum subagent recursion depth ({self.settings.max_depth}) exceeded. "
-            f"Current depth: {caller.spec.depth}. Cannot spawn nested subagent."
+            f"Current depth: {level_of(caller, self)}. Cannot spawn nested subagent."
         )
 
     def compose(self, outcomes: Sequence[ChildOutcome]) -> Laid:
@@ -376,6 +373,15 @@ def _is_cut_off(one: ChildOutcome) -> bool:
     return one.ending.state == "cancelled" and one.ending.by == "system" and not one.ending.along
 
 
+def _words(most: int) -> Words:
+    """Whoever is too deep is told so, though it holds neither tool."""
+    deep = (
+        f"Maximum subagent recursion depth ({most}) exceeded. Current depth: {{depth}}. Cannot spawn nested subagent."
+    )
+    other = "Tool '{tool}' is not available to this subagent"
+    return Words(refused={ONE: deep, MANY: f"Maximum subagent depth {most} reached", "": other})
+
+
 def _spent(why: str) -> Complaint:
     return Complaint(f"Resource quota exceeded: {why}")
 
@@ -420,7 +426,7 @@ def result_of(one: ChildOutcome, size: int, *, has_quota: bool = False) -> dict[
     success = ending.state in ("completed", "incomplete") and bool(ending.text.strip())
     whole = ending.artifacts[-1] if ending.artifacts else None
     output, truncated = cut(ending.text, size, whole)
-    shown = Long(output, f"artifact {whole.path}" if whole is not None else "", note=_mark(whole))
+    shown = Long(output, f"artifact {whole.path}" if whole is not None else "", note=mark(whole))
     metadata: dict[str, Any] = {
         "subagent_label": Long(one.label),
         "recursion_depth": str(one.depth),
@@ -436,21 +442,4 @@ def result_of(one: ChildOutcome, size: int, *, has_quota: bool = False) -> dict[
     if ending.state != "completed":
         metadata["stop_reason"] = ending.stop
     error = {} if success else {"error": Long(_error_of(one, has_quota=has_quota))}
-    return {"success": success, "output": shown, **error, "truncated": truncated, "metadata": metadata}
-
-
-def cut(text: str, size: int, whole: Artifact | None) -> tuple[str, bool]:
-    """At most `size` bytes, never half a character; the mark says where the whole is. What was too long even to be
-    handed on has been cut before: then only the artifact is whole."""
-    data = text.encode("utf-8", "replace")
-    if len(data) <= size:
-        return text, whole is not None and WAS_CUT.search(text) is not None
-    kept = text[: boundary(text, len(data[:size].decode("utf-8", "ignore")))]
-    return f"{kept}{_mark(whole)(0, 0, '')}", True
-
-
-def _mark(whole: Artifact | None) -> Callable[[int, int, str], str]:
-    """The document's word at a cut."""
-    if whole is not None:
-        return lambda n, total, where: f"{MARK}\n(the whole, {whole.bytes} bytes, is in artifact {whole.path})"
-    return lambda n, total, where: f"{MARK}\n(the whole is in {where})" if where else MARK
+    return {"success": success, "output": shown, **error, "truncated": WasCut(shown, truncated), "metadata": metadata}
