@@ -15,7 +15,7 @@ from retinue.models.base import Model
 from retinue.tools.base import Risk, Tool
 from retinue.tools.builtin.ask import AskTool
 from retinue.tools.families.base import Family, FamilyTool, helper_name
-from retinue.tools.families.profiles import family
+from retinue.tools.families.profiles import check_once, check_switches, family
 from retinue.tools.function import FunctionTool
 from retinue.tools.submit import ERROR, RESULT, SubmitError, SubmitResult
 
@@ -45,6 +45,7 @@ class Agent:
     def __post_init__(self) -> None:
         if not self.name.strip():
             raise ConfigError("an agent needs a name")
+        check_once(f"agent {self.name!r}", self.families)
 
     @property
     def own_tools(self) -> tuple[Tool, ...]:
@@ -85,10 +86,7 @@ class Agent:
 
     def withheld(self, switches: Mapping[str, bool]) -> tuple[str, ...]:
         """The tools of the families that are off."""
-        known = {f.name for f in self.dialects}
-        for name in switches:
-            if name not in known:
-                raise ConfigError(f"agent {self.name!r} has no family {name!r}; it has: {', '.join(known) or 'none'}")
+        check_switches(f"agent {self.name!r}", self.dialects, switches)
         off = [f for f in self.dialects if not switches.get(f.name, f.settings.enabled)]
         return tuple(sorted({name for f in off for name in f.tool_names}))
 

@@ -279,8 +279,10 @@ async def test_a_grandchild_never_regains_what_its_parent_was_denied() -> None:
         grant_spawn_tools=True,
     )
     await world.go()
-    assert tools_of(world.of("nest")[0]) == ["look_up", "agent_spawn"], "an allow list has to name spawn tools too"
-    assert tools_of(world.of("say deep")[0]) == ["look_up", "agent_spawn"]
+    assert tools_of(world.of("nest")[0]) == ["look_up", "agent_spawn", "artifact"], (
+        "an allow list has to name spawn tools too"
+    )
+    assert tools_of(world.of("say deep")[0]) == ["look_up", "agent_spawn", "artifact"]
 
 
 @on_virtual_time

@@ -219,6 +219,35 @@ async def test_a_label_as_long_as_a_book_does_not_break_the_answer() -> None:
 
 
 @on_virtual_time
+async def test_a_letter_that_is_too_long_for_a_mailbox_says_where_the_whole_is() -> None:
+    text = "é" * 40_000
+    lines = (
+        agent_world.spawn("after 5 say x", budget={"max_tokens": 1_000_000}),
+        agent_world.about("agent_send", message=text),
+        agent_world.wait(),
+    )
+    world = agent_world.World(
+        *lines, does={"after 5 say x": [agent_world.pause(5, agent_world.call("look_up", word="w")), "ok"]}
+    )
+    async with world.open() as retinue:
+        await retinue.run(world.lead, "Go.")
+        letters = [m.text for q in world.requests if q.path != "0" for m in q.messages if "[Message from" in m.text]
+        assert letters and await fetch(retinue, letters[-1]) == text
+
+
+@on_virtual_time
+async def test_whoever_may_delegate_further_can_read_on_though_its_list_does_not_say_so() -> None:
+    tools = ["look_up", "delegate_tasks"]
+    world = delegate_world.World(
+        delegate_world.parallel(delegate_world.task("t", "deep", tools), delegate_world.task("u", "flat", ["look_up"])),
+        allow_nesting=True,
+    )
+    await world.go()
+    assert {t.name for t in world.of("deep")[0].tools} == {*tools, "artifact"}
+    assert {t.name for t in world.of("flat")[0].tools} == {"look_up"}
+
+
+@on_virtual_time
 async def test_plain_staff_that_is_joined_shares_the_room_too() -> None:
     async def send(caller: Caller) -> Any:
         """Send them."""

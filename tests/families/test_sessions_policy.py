@@ -108,7 +108,7 @@ async def test_an_allow_list_has_to_name_the_session_tools_like_any_other() -> N
     allowed = ["read", "sessions_spawn", "sessions_yield"]
     world = orchestra(max_spawn_depth=2, tools_allow=allowed)
     await world.go()
-    assert world.offered("lead them") == set(allowed)
+    assert world.offered("lead them") == {*allowed, "artifact"}, "whoever may spawn can read on where results are cut"
     assert world.offered("say leaf") == {"read"}
     world = World(spawn("say x", tools={"allow": ["read"]}), max_spawn_depth=2)
     await world.go()

@@ -174,7 +174,7 @@ def test_two_families_of_one_kind_cannot_be_on_one_agent() -> None:
             lead = Agent("lead", model=Scripted(["x"]), families=["clawdbot", "openclaw"])
             await retinue.run(lead, "go")
 
-    with pytest.raises(ConfigError, match="two"):
+    with pytest.raises(ConfigError, match="the same family"):
         run_virtual(work())
 
 

@@ -13,6 +13,7 @@ from retinue.config.toml_places import Path
 from retinue.errors import ConfigError
 from retinue.tools.families.base import Family
 from retinue.tools.families.profiles import FAMILIES, PROFILES, family, family_type, settings_of
+from retinue.tools.families.spelling import as_written
 
 SECTIONS: dict[str, str] = {
     "sub_agents": "agent",
@@ -68,7 +69,11 @@ class Seeds:
                 self._say((key,), "families holds one table a family, as in [families.fanout]")
                 return
             for kind, settings in list(value.items())[:MOST_PROBLEMS]:
-                if kind not in FAMILIES:
+                if kind in PROFILES:
+                    home = settings_of(kind)[0]
+                    word = f"{kind!r} is a profile: name it in profiles, and set its family, as in [families.{home}]"
+                    self._say((key, kind), word)
+                elif kind not in FAMILIES:
                     self._say((key, kind), unknown(kind, FAMILIES, "family"))
                 else:
                     self._put(kind, settings, (key, kind))
@@ -92,15 +97,16 @@ class Seeds:
         if not isinstance(listed, list) or not all(isinstance(p, str) for p in listed):
             self._say(("profiles",), "profiles must be a list of names")
             return
-        kinds: set[str] = set()
+        kinds: dict[str, str] = {}
         for profile in listed[:MOST_PROBLEMS]:
             if profile not in PROFILES and profile not in FAMILIES:
                 self._say(("profiles",), unknown(profile, [*PROFILES, *FAMILIES], "profile or family"))
                 continue
             kind, _ = settings_of(profile)
             if kind in kinds:
-                self._say(("profiles",), f"family {kind!r} is named twice in profiles")
-            kinds.add(kind)
+                both = f"as {kinds[kind]!r} and as {profile!r}" if kinds[kind] != profile else f"as {profile!r}"
+                self._say(("profiles",), f"family {kind!r} is named twice in profiles, {both}: keep one of them")
+            kinds[kind] = profile
         self.profiles = tuple(listed)
         for kind in self.settings:
             if kind not in kinds and len(kinds) == len(listed):
@@ -113,7 +119,9 @@ class Seeds:
             known = family_type(kind).settings_type.__struct_fields__
             for key, (_, path) in list(found.items())[:MOST_PROBLEMS]:
                 if key not in known:
-                    self._say(path, unknown(key, known, f"setting of family {kind!r}"))
+                    written = [str(p[-1]) for _, p in found.values()]
+                    there = as_written(known, written, is_camels=family_type(kind).camels)
+                    self._say(path, unknown(str(path[-1]), there, f"setting of family {kind!r}"))
             self._try(named.get(kind, kind), {k: v for k, v in found.items() if k in known})
 
     def _try(self, profile: str, settings: dict[str, tuple[Any, Path]]) -> None:
@@ -128,6 +136,8 @@ class Seeds:
             except (ValueError, TypeError, ArithmeticError, RecursionError) as error:
                 said = f"the settings of family {settings_of(profile)[0]!r} are wrong: {error}"
             key = next((k for k in left if k in said or camel(k) in said), None)
+            if key:
+                said = said.replace(camel(key), str(left[key][1][-1]))
             self._say(left[key][1] if key else next(iter(left.values()))[1][:-1], said)
             if key is None:
                 return

@@ -396,7 +396,7 @@ class Performer:
             case Orders():
                 for order in returned.spawns:
                     self.outbox.check(order.origin)
-                orders, place = await self._placed(effect.run, checked(returned))
+                orders, place = await self._placed(effect.run, await self._texts.letters(checked(returned)))
                 asked_at = moment(effect.at, effect.turn, effect.index)
                 return Ordered(**where, orders=orders, asked_at=asked_at, place=place)
             case Submission():

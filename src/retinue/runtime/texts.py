@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from retinue.core.laid import Laid, fit
-from retinue.core.orders import Spec
+from retinue.core.orders import Orders, Spec
+from retinue.core.rooms import cut
 from retinue.core.text import clean, clip
 
 BESIDE = 6_000
@@ -52,6 +55,18 @@ class Texts:
         if len(text) <= self.most and (keep is None or len(data) <= keep):
             return None
         return await self._put(data or text.encode("utf-8", "replace"))
+
+    async def letters(self, orders: Orders) -> Orders:
+        """What is sent to others, each in the room that a mailbox has for it."""
+        most = self._engine.trees.shared.rules.mail_cap
+        if all(len(send.text) <= most for send in orders.sends):
+            return orders
+        sends = []
+        for send in orders.sends:
+            text = send.text if len(send.text) <= most else self._engine.redactor.clean(clean(send.text))
+            where = await self.keep(text) if len(text) > most else ""
+            sends.append(replace(send, text=cut(text, most, where)))
+        return replace(orders, sends=tuple(sends))
 
     async def keep(self, text: str) -> str:
         """Keep a text that will be cut: where it is, in words."""

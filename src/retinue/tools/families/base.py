@@ -15,15 +15,16 @@ from retinue.core.arguments import BadArguments, parse
 from retinue.core.effects import ChildOutcome
 from retinue.core.laid import Laid
 from retinue.core.orders import Context, Order, Orders
+from retinue.core.policy import allows
 from retinue.core.rooms import cut
 from retinue.core.text import clean
-from retinue.core.values import Restart, ToolSchema, Value, Words
+from retinue.core.values import Capabilities, Restart, ToolSchema, Value, Words
 from retinue.errors import ConfigError
 from retinue.tools.base import Answer, Caller, Look, Returned, Risk, Tool
 from retinue.tools.builtin.ask import AskTool
 
 T = TypeVar("T")
-ASK = AskTool.name
+ASK, READER = AskTool.name, "artifact"
 COMPLAINT = 4_000
 """Characters of a complaint: it may quote what the model wrote."""
 
@@ -45,6 +46,10 @@ class Family:
 
     name: ClassVar[str]
     settings_type: ClassVar[type[Settings]] = Settings
+    camels: ClassVar[bool] = False
+    """Whether its document spells the settings like `maxConcurrent`."""
+    profile: str = ""
+    """The name by which it was asked for."""
 
     def __init__(self, settings: Any = None) -> None:
         self.settings = self.settings_type() if settings is None else settings
@@ -128,11 +133,21 @@ class FamilyTool:
         spawns = []
         for order in orders.spawns:
             is_ours = isinstance(looking(caller).tools(order.agent).get(ASK), AskTool)
-            access = order.access
+            access = self._reading(caller, order)
             if is_ours and not lends:
                 access = replace(access, deny=tuple(sorted({*access.deny, ASK})))
             spawns.append(replace(order, dialect=self.dialect, level=level, may_ask=lends, access=access))
         return replace(orders, spawns=tuple(spawns))
+
+    def _reading(self, caller: Caller, order: Order) -> Capabilities:
+        """Whoever may start others can read on where their results are cut."""
+        access, theirs = order.access, looking(caller).tools(order.agent)
+        lent = [name for name in access.tools or () if name not in access.deny]
+        starters = [name for name in lent if getattr(theirs.get(name), "starts", "")]
+        held = caller.run.access or caller.spec.capabilities
+        if not starters or READER not in theirs or READER in access.deny or not allows(held, READER):
+            return access
+        return replace(access, tools=tuple(sorted({*(access.tools or ()), READER})))
 
     async def answer(self, caller: Caller, args: dict[str, Any]) -> Returned | Laid:
         raise NotImplementedError

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import difflib
 import importlib
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from retinue.errors import ConfigError
 from retinue.tools.families.base import Family
+from retinue.tools.families.spelling import read_settings
 
 _HOMES = {
     "agent": ("retinue.tools.families.agent", "AgentFamily"),
@@ -87,9 +89,48 @@ def family(name: str, /, **settings: Any) -> Family:
         near = difflib.get_close_matches(name, known, n=1)
         hint = f" Did you mean {near[0]!r}?" if near else ""
         raise ConfigError(f"there is no family or profile {name!r}.{hint} There is: {', '.join(known)}")
-    made = family_type(kind)
+    kind_of = family_type(kind)
+    told = read_settings(name, kind_of.settings_type, settings, is_camels=kind_of.camels)
     try:
-        values = msgspec.convert({**defaults, **settings}, made.settings_type)
+        values = msgspec.convert({**defaults, **told}, kind_of.settings_type)
     except msgspec.ValidationError as error:
         raise ConfigError(f"the settings of family {kind!r} are wrong: {error}") from None
-    return made(values)
+    made = kind_of(values)
+    made.profile = name
+    return made
+
+
+def check_once(owner: str, given: Sequence[Family | str]) -> None:
+    """Nobody has a family twice: its profiles are the same tools with other defaults."""
+    seen: dict[str, str] = {}
+    for one in given:
+        name = one if isinstance(one, str) else one.profile or one.name
+        kind = settings_of(name)[0] if isinstance(one, str) else one.name
+        if kind in seen:
+            both = f"{seen[kind]!r} and {name!r}" if seen[kind] != name else f"{name!r} twice"
+            raise ConfigError(
+                f"{owner} has {both}, which are the same family, {kind!r}: a profile is a family with other defaults. "
+                "Name one of them, and set what is to be otherwise with family(name, ...)"
+            )
+        seen[kind] = name
+
+
+def check_switches(owner: str, known: Sequence[Family], switches: object) -> None:
+    """What turns families on and off for one run."""
+    there = ", ".join(f.name for f in known) or "none"
+    how = f'as in families={{"{known[0].name if known else "agent"}": False}}'
+    if not isinstance(switches, Mapping):
+        raise ConfigError(
+            f"`families` of a run turns families of its agent on or off, {how}; {owner} has: {there}. Which families "
+            "it has is said where it is made, Agent(families=[...])"
+        )
+    for name, is_on in switches.items():
+        kind = settings_of(name)[0] if isinstance(name, str) else ""
+        if name not in {f.name for f in known}:
+            if kind != name and kind in {f.name for f in known}:
+                raise ConfigError(f"{name!r} is a profile: for a run, name its family, {{{kind!r}: {is_on!r}}}")
+            raise ConfigError(f"{owner} has no family {name!r}; it has: {there}")
+        if not isinstance(is_on, bool):
+            raise ConfigError(
+                f"`families` says {is_on!r} about {name!r}; say True or False, {how}. Settings are for family(...)"
+            )

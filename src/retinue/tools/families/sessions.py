@@ -19,6 +19,7 @@ __all__ = ["SessionsFamily", "SessionsSettings"]
 class SessionsFamily(Family):
     name = "sessions"
     settings_type = SessionsSettings
+    camels = True
     settings: SessionsSettings
 
     def tools(self) -> Sequence[Tool]:

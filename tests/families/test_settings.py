@@ -1,0 +1,128 @@
+"""Settings of families: what there is not is named beside what there is, in the spelling that was used; and the page of
+all settings is what the code says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from retinue import Agent, ConfigError, Retinue, family, run_sync
+from retinue.config import read_config
+from retinue.testing import Scripted, VirtualClock
+from retinue.tools.families.base import Settings
+from retinue.tools.families.meanings import ALL, MEANINGS, fields_of, page
+from retinue.tools.families.profiles import FAMILIES, PROFILES, family_type
+from tests.api.house import on_virtual_time
+
+PAGE = Path(__file__).resolve().parent.parent.parent / "docs" / "family_settings.md"
+
+
+def wrong(name: str, **settings: Any) -> str:
+    with pytest.raises(ConfigError) as caught:
+        family(name, **settings)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("name", [*FAMILIES, *PROFILES])
+def test_an_unknown_setting_is_named_with_those_that_there_are(name: str) -> None:
+    said = wrong(name, nonsense=1)
+    assert f"the settings of family {name!r} are wrong: there is no setting 'nonsense'." in said
+    for field in family(name).settings.__struct_fields__:
+        assert field in said
+
+
+def test_the_nearest_setting_is_named_in_the_spelling_that_was_used() -> None:
+    assert "Did you mean 'max_concurrent'?" in wrong("clawdbot", max_concurent=3)
+    said = wrong("clawdbot", maxConcurent=3)
+    assert "Did you mean 'maxConcurrent'?" in said and "runTimeoutSeconds" in said and "run_timeout" not in said
+    assert "Did you mean 'default_budget'?" in wrong("meerkat", defaultBudget=3)
+    assert "Did you mean 'max_depth'?" in wrong("meerkat", concurrency_limits={"max_dept": 3})
+
+
+def test_the_spelling_of_the_document_is_taken() -> None:
+    made = family("clawdbot", maxConcurrent=3, tools={"deny": ["bash"], "allow": ["read"]}, runTimeoutSeconds=9)
+    assert (
+        made.settings
+        == family(
+            "clawdbot", max_concurrent=3, tools_deny=["bash"], tools_allow=["read"], run_timeout_seconds=9
+        ).settings
+    )
+    assert made.settings.tools_deny == ("bash",)
+    assert "set twice" in wrong("clawdbot", maxConcurrent=3, max_concurrent=4)
+    assert "tools" in wrong("clawdbot", tools={"denny": []})
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[agent.subagents]\nmaxConcurent = 3\n", "Did you mean 'maxConcurrent'?"),
+        ("[families.sessions]\nmax_concurent = 3\n", "Did you mean 'max_concurrent'?"),
+        ("[families.sessions]\nmax_concurrent = 0\n", "max_concurrent must be at least 1"),
+        ("[agent.subagents]\nmaxConcurrent = 0\n", "maxConcurrent must be at least 1"),
+        ("[families.meerkat]\ndefault_budget = 3\n", "'meerkat' is a profile"),
+        ('profiles = ["clawdbot", "openclaw"]\n', "as 'clawdbot' and as 'openclaw'"),
+    ],
+)
+def test_a_hint_about_a_file_is_spelled_as_in_that_file(tmp_path: Path, text: str, words: str) -> None:
+    (tmp_path / "c.toml").write_text(text)
+    with pytest.raises(ConfigError) as caught:
+        read_config(tmp_path / "c.toml")
+    assert words in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("families", "words"),
+    [
+        (["agent", "meerkat"], "'agent' and 'meerkat', which are the same family, 'agent'"),
+        (["clawdbot", "openclaw"], "'clawdbot' and 'openclaw', which are the same family, 'sessions'"),
+        ([family("clawdbot"), "sessions"], "'clawdbot' and 'sessions'"),
+        (["fanout", "fanout"], "'fanout' twice"),
+    ],
+)
+def test_a_family_is_not_given_twice(families: list[Any], words: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        Agent("lead", families=families)
+    assert words in str(caught.value) and "a profile is a family with other defaults" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("switches", "words"),
+    [
+        (["agent"], 'as in families={"agent": False}'),
+        ("agent", 'as in families={"agent": False}'),
+        ({"meerkat": False}, "'meerkat' is a profile: for a run, name its family, {'agent': False}"),
+        ({"fanout": True}, "has no family 'fanout'; it has: agent"),
+        ({"agent": {"max_depth": 3}}, "say True or False"),
+        ({"agent": "no"}, "say True or False"),
+        ({3: True}, "has no family 3"),
+    ],
+)
+@on_virtual_time
+async def test_what_a_run_says_about_families_gets_a_clear_word(switches: Any, words: str) -> None:
+    lead = Agent("lead", model=Scripted(["x"], name="m"), families=["meerkat"])
+    async with Retinue(clock=VirtualClock()) as retinue:
+        with pytest.raises(ConfigError) as caught:
+            await retinue.run(lead, "Go.", families=switches)
+    assert words in str(caught.value)
+
+
+def test_a_run_can_be_told_in_words_that_work() -> None:
+    lead = Agent("lead", model=Scripted(["x"], name="m"), families=["meerkat"])
+    assert run_sync(lead, "Go.", families={"agent": False}).text == "x"
+
+
+# the page
+
+
+def test_the_page_of_settings_is_up_to_date() -> None:
+    command = "python -m retinue.tools.families.meanings docs/family_settings.md"
+    assert PAGE.read_text() == page(), f"write it anew: {command}"
+
+
+@pytest.mark.parametrize("kind", FAMILIES)
+def test_every_setting_has_a_meaning_and_every_meaning_a_setting(kind: str) -> None:
+    fields = set(fields_of(family_type(kind).settings_type))
+    assert set(MEANINGS[kind]) == fields - set(ALL)
+    assert set(ALL) == set(Settings.__struct_fields__)
