@@ -4,17 +4,33 @@ from __future__ import annotations
 
 import importlib.util
 from pathlib import Path
+from typing import Any
+
+import pytest
+
+from retinue.tools.families.profiles import FAMILIES
 
 DOCS = Path(__file__).parent.parent / "docs"
 
 
-def test_the_table_of_states_is_what_the_machine_says() -> None:
-    spec = importlib.util.spec_from_file_location("make_states", DOCS / "make_states.py")
+def maker(name: str) -> Any:
+    spec = importlib.util.spec_from_file_location(name, DOCS / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
-    make_states = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(make_states)
-    assert (DOCS / "states.md").read_text() == make_states.page()
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_table_of_states_is_what_the_machine_says() -> None:
+    assert (DOCS / "states.md").read_text() == maker("make_states").page()
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_tools_on_a_family_s_page_are_those_that_it_has(family: str) -> None:
+    made = maker("make_families").page(family)
+    assert "| parameter | type | needed | meaning |" in made
+    assert (DOCS / "families" / f"{family}.md").read_text() == made
 
 
 def test_every_link_between_the_pages_leads_somewhere() -> None:

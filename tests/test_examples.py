@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from retinue.tools.families.profiles import FAMILIES
 from tests.waiting import SECONDS
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -137,6 +138,7 @@ def test_the_budget_of_the_example_is_not_exceeded() -> None:
         ("docs/testing.md", "differs in message 1 of 1"),
         ("docs/tools.md", "Both are short."),
         ("docs/families.md", "The house is empty."),
+        *((f"docs/families/{name}.md", "The house is empty.") for name in FAMILIES),
     ],
 )
 def test_the_code_on_a_page_runs(page: str, says: str, tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 
 from retinue.errors import ModelError, ModelUnavailable
 from retinue.models import machine
+from retinue.models.bucket import Bucket
 from retinue.models.headers import asked_for, limits_in, used_up
 from retinue.models.terms import Terms
 
@@ -44,26 +45,6 @@ def loop_seconds() -> float:
         return asyncio.get_running_loop().time()
     except RuntimeError:
         return time.monotonic()
-
-
-@dataclass(slots=True)
-class Bucket:
-    """What is left of a limit, as the provider last told it, filling up again at `rate` a second."""
-
-    limit: float
-    level: float
-    rate: float
-    at: float
-
-    def left(self, now: float) -> float:
-        return min(self.limit, self.level + self.rate * (now - self.at))
-
-    def wait(self, cost: float, now: float) -> float:
-        """Seconds until there is enough. What is larger than the limit goes when the bucket is full."""
-        return max(0.0, (min(cost, self.limit) - self.left(now)) / self.rate)
-
-    def take(self, cost: float, now: float) -> None:
-        self.level, self.at = self.left(now) - cost, now
 
 
 class Turn:

@@ -31,9 +31,10 @@ from retinue.runtime.clock import Clock
 from retinue.runtime.commits import Batch, Commits, Waiter
 from retinue.runtime.end_waiters import EndWaiters
 from retinue.runtime.found import Found
-from retinue.runtime.perform import Performer, Tools
+from retinue.runtime.perform import Performer
 from retinue.runtime.redact import clean_event
 from retinue.runtime.timers import Timers
+from retinue.runtime.tools import Tools
 from retinue.sandbox.private import NOTHING, Private
 from retinue.store.base import Store
 

@@ -14,7 +14,7 @@ from retinue.runtime import recover
 
 if TYPE_CHECKING:
     from retinue.runtime.engine import Engine
-    from retinue.runtime.perform import Tools
+    from retinue.runtime.tools import Tools
 
 
 class Found:

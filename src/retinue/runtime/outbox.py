@@ -24,7 +24,7 @@ from retinue.runtime.texts import Texts
 
 if TYPE_CHECKING:
     from retinue.runtime.engine import Engine
-    from retinue.runtime.perform import Tools
+    from retinue.runtime.tools import Tools
 
 log = logging.getLogger("retinue")
 

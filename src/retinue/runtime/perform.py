@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol, assert_never
+from typing import TYPE_CHECKING, Any, assert_never
 
 from msgspec.structs import replace
 
@@ -17,7 +17,6 @@ from retinue.core.effects import (
     AskSlot,
     CallModel,
     CallTool,
-    ChildOutcome,
     Compose,
     Deliver,
     Effect,
@@ -45,7 +44,7 @@ from retinue.core.pictures import taken_in
 from retinue.core.policy import allows
 from retinue.core.state import Run
 from retinue.core.text import clean, clip, moment
-from retinue.core.values import Call, Reply, Restart, ToolSchema, Work, checked
+from retinue.core.values import Reply, ToolSchema, Work, checked
 from retinue.core.words import plain_page
 from retinue.errors import ModelError, ModelUnavailable, RetinueError
 from retinue.models.base import Model, Progress, Request
@@ -54,43 +53,15 @@ from retinue.runtime.coroutines import asked_to_stop, at_once
 from retinue.runtime.outbox import Outbox
 from retinue.runtime.replies import clean_reply, own_ids
 from retinue.runtime.texts import Texts
+from retinue.runtime.tools import Tools
 from retinue.runtime.window import Window
 from retinue.sandbox.holding import Holding, Holdings, real_paths
-from retinue.sandbox.worktree import Changes
-from retinue.tools.base import Answer, Ask, Caller, Returned, Submission, Tool
+from retinue.tools.base import Answer, Ask, Caller, Returned, Submission
 
 if TYPE_CHECKING:
     from retinue.runtime.engine import Engine
 
 log = logging.getLogger("retinue")
-
-
-class Tools(Protocol):
-    """The toolbox, as far as the runtime has to know it."""
-
-    def __contains__(self, agent: object) -> bool: ...
-
-    def schemas(self, agent: str) -> tuple[ToolSchema, ...]: ...
-
-    def restart_class(self, agent: str, name: str) -> Restart: ...
-
-    def run(self, agent: str, caller: Caller, call: Call) -> Coroutine[Any, Any, Returned]: ...
-
-    def compose(self, agent: str, name: str, outcomes: Sequence[ChildOutcome]) -> str | Laid: ...
-
-    def is_quick(self, agent: str, name: str) -> bool: ...
-
-    def summarize(self, agent: str, name: str, group: str, outcomes: Sequence[ChildOutcome]) -> str | Laid | None: ...
-
-    def defaults(self, agent: str) -> dict[str, Any]: ...
-
-    def tools(self, agent: str) -> Mapping[str, Tool]: ...
-
-    def place(self, spec: Spec, home: str) -> Coroutine[Any, Any, str]: ...
-
-    def work(self, spec: Spec) -> Coroutine[Any, Any, Changes | None]: ...
-
-    def over(self, run: str, is_used: Callable[[str], bool]) -> Awaitable[None] | None: ...
 
 
 class Performer:

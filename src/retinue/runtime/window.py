@@ -14,7 +14,7 @@ from retinue.tools.base import Kin, Tool
 
 if TYPE_CHECKING:
     from retinue.runtime.engine import Engine
-    from retinue.runtime.perform import Tools
+    from retinue.runtime.tools import Tools
 
 
 class Window:

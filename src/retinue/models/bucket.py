@@ -1,0 +1,25 @@
+"""A limit of so many a minute."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(slots=True)
+class Bucket:
+    """What is left of a limit, as the provider last told it, filling up again at `rate` a second."""
+
+    limit: float
+    level: float
+    rate: float
+    at: float
+
+    def left(self, now: float) -> float:
+        return min(self.limit, self.level + self.rate * (now - self.at))
+
+    def wait(self, cost: float, now: float) -> float:
+        """Seconds until there is enough. What is larger than the limit goes when the bucket is full."""
+        return max(0.0, (min(cost, self.limit) - self.left(now)) / self.rate)
+
+    def take(self, cost: float, now: float) -> None:
+        self.level, self.at = self.left(now) - cost, now
