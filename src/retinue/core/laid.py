@@ -229,25 +229,20 @@ def _wanted(laid: Laid, leaf: Long, text: str) -> int:
 
 def fair_above(wanted: Sequence[int], least: Sequence[int], room: int) -> list[int]:
     """Fair, but nobody who is cut gets less than the word about it takes."""
-    out = fair(wanted, room)
-    low = [i for i, got in enumerate(out) if got < min(wanted[i], least[i])]
-    while low:
-        fixed = {i: min(wanted[i], least[i]) for i in low}
-        rest = [i for i in range(len(wanted)) if i not in fixed]
-        given = dict(zip(rest, fair([wanted[i] for i in rest], room - sum(fixed.values())), strict=True)) | fixed
-        out = [given[i] for i in range(len(wanted))]
-        more = [i for i in rest if out[i] < min(wanted[i], least[i])]
-        low = [*fixed, *more] if more else []
-    return out
+    base = [min(w, n) for w, n in zip(wanted, least, strict=True)]
+    more = fair([w - b for w, b in zip(wanted, base, strict=True)], room - sum(base))
+    return [b + m for b, m in zip(base, more, strict=True)]
 
 
 def _briefly(laid: Laid, room: int, where: str, tidy: Callable[[str], str]) -> str:
     """Too many rows for a word at each cut: one word about all of them; at last some rows are only counted."""
 
+    short = {id(leaf): min(laid.size(laid.seal(tidy(clean(leaf.text)))), len(SHORT)) for leaf in laid.leaves()}
+
     def least(n: int) -> int:
         some = laid.shorter(n, where)
-        sizes = [some.size(some.seal(tidy(clean(leaf.text)))) for leaf in some.leaves()]
-        return len(some.render([""] * len(sizes))) + sum(min(size, len(SHORT)) for size in sizes)
+        leaves = some.leaves()
+        return len(some.render([""] * len(leaves))) + sum(short[id(leaf)] for leaf in leaves)
 
     low, high = 0, laid.n_rows()
     while low < high:

@@ -221,7 +221,7 @@ def _row(id: str, run: Run | None, back: ChildOutcome | None) -> dict[str, Any]:
     if run is None:
         return {"runId": id, "status": "unknown", "error": "not a run of yours that is on record"}
     if is_announcing(run):
-        return {"runId": id, "status": "ok", "reply": run.said}
+        return {"runId": id, "status": "ok", "reply": Long(run.said)}
     asks = {"note": "it waits for an answer or a permission"} if isinstance(run.state, Asking) else {}
     return {"runId": id, "status": session_state(run), **asks}
 

@@ -91,9 +91,8 @@ Whoever stops a session knows it: the chat is not told."""
 def words_of(settings: SessionsSettings) -> Words:
     """The same, and what a session that may not spawn is told when it calls a session tool all the same."""
     most = settings.max_spawn_depth
-    where = "at this depth" if most == 1 else "here"
     refused = {
-        name: status("forbidden", f"{name} is not allowed {where} (current depth: {{depth}}, max: {most})")
+        name: status("forbidden", f"{name} is not allowed at this depth (current depth: {{depth}}, max: {most})")
         for name in TOOLS
     }
     other = status("forbidden", "the tool '{tool}' is not allowed for this session")
