@@ -54,6 +54,7 @@ def finish(
     text = _so_far(run, d) if text is None else text
     if state == "completed" and not text.strip():
         state, stop, error = "failed", "empty", "the run ended without any output"
+    is_cut = len(text) > d.rules.text_cap
     text = clip(text, d.rules.text_cap, run.spilled[-1].path if run.spilled else "")
     if run.work is not None:
         text = f"{text}\n\n{run.work.words}".strip()
@@ -64,6 +65,7 @@ def finish(
         error=error,
         data=data,
         artifacts=run.spilled,
+        is_cut=is_cut,
         last_tool=run.last_tool,
         work=run.work,
         at=d.now,

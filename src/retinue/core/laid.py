@@ -32,9 +32,9 @@ class Long:
 
 
 def result_of(ending: Ending) -> Long:
-    """What a run has said. If it was cut when it was taken in, the whole is where that cut says."""
-    known = [a.path for a in ending.artifacts if f"artifact {a.path}]" in ending.text[-100:]]
-    return Long(ending.text, f"artifact {known[-1]}" if known else "")
+    """What a run has said. If it was cut when it was taken in, the whole was kept then."""
+    is_kept = ending.is_cut and bool(ending.artifacts)
+    return Long(ending.text, f"artifact {ending.artifacts[-1].path}" if is_kept else "")
 
 
 @dataclass(frozen=True, slots=True)

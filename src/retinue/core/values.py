@@ -330,7 +330,7 @@ class Ending(Value):
     """How a run ended, as the runtime saw it; never parsed from what a model wrote.
 
     `stop` says why, in one word of a closed list (docs/states.md); `error` is for people. `text` is the result, or the
-    last text when the run was stopped; when it was cut, `artifacts` holds the whole. `data` is the typed result that
+    last text when the run was stopped; when it `is_cut`, `artifacts` holds the whole. `data` is the typed result that
     was handed in, or, behind an announcement, the text that it announces. `by` is who ended it, when it did not end by
     itself; `along` is the run above it whose end it had to share. `helpers` is whose work it rests on.
     """
@@ -341,6 +341,7 @@ class Ending(Value):
     error: str = ""
     data: Any = None
     artifacts: tuple[Artifact, ...] = ()
+    is_cut: bool = False
     last_tool: str = ""
     work: Work | None = None
     at: int = 0
