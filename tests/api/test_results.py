@@ -89,7 +89,9 @@ async def test_the_schema_of_a_result_is_shown_to_the_model() -> None:
     async with Retinue(clock=VirtualClock()) as retinue:
         assert (await retinue.run(agent("counter", talk, output=int), "Count.")).data == 3
     assert set(shown) == {"submit_result", "submit_error", "artifact"}
-    assert shown["submit_result"]["properties"] == {"result": {"type": "integer"}}  # type: ignore[index]
+    result = shown["submit_result"]["properties"]["result"]  # type: ignore[index]
+    assert result.pop("description").startswith("All that whoever gave you the task needs")
+    assert result == {"type": "integer"}
 
 
 @on_virtual_time

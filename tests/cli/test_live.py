@@ -63,9 +63,12 @@ class Staff:
 
 @contextmanager
 def running(folder: Path, staff: Staff, *flags: str, size: tuple[int, int] = (80, 24), **env: str) -> Iterator[Any]:
-    """A run in a terminal, as soon as its sub-agents are there."""
+    """A run in a terminal, as soon as its sub-agents are there. They may ask people in words."""
     with house(folder, staff) as home, terminal(folder, *size) as screen:
         try:
+            settings = home.folder / "config" / "retinue" / "config.toml"
+            settings.parent.mkdir(parents=True, exist_ok=True)
+            settings.write_text("[families.fanout]\nlend_ask = true\n", encoding="utf-8")
             screen.retinue("run", *FANOUT, *flags, "Lead them: map it", env={**home.env, **env}, cwd=home.project)
             screen.until("running")
             yield home, screen

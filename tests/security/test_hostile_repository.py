@@ -8,11 +8,11 @@ import asyncio
 import json
 import shutil
 import subprocess
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from retinue.errors import RetinueError
 from retinue.sandbox import git as ours
