@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from retinue import Agent, Caller, Retinue, Rules, tool
-from retinue.core.values import Result
+from retinue.core.values import Assistant, Result
 from retinue.models.base import Request
 from retinue.testing import Scripted, VirtualClock, call
 from tests.api.house import on_virtual_time
@@ -285,3 +285,49 @@ async def test_whoever_reads_a_cut_can_read_on_with_its_tool() -> None:
     agent = Agent("lead", model=Scripted(talk, name="big"), tools=[fanout_world.reader()], families=["fanout"])
     scene = await fanout_world.play(agent)
     assert scene.told[1].text.startswith(REPORT[:20])
+
+
+# what was cut before
+
+
+@pytest.mark.parametrize("cap", [4_096, 65_536])
+@on_virtual_time
+async def test_a_second_cut_counts_what_the_first_has_left_out(cap: int) -> None:
+    """A reply that is longer than an answer is cut when it is taken in, and again to fit into the answer."""
+    said = "x" * (cap + 4_464)
+    world = agent_world.World(
+        agent_world.spawn("long"), agent_world.wait(), agent_world.about("agent_status"), does={"long": said}
+    )
+    await world.go(rules=Rules(text_cap=cap))
+    _, waited, status = world.results
+    for shown in (waited["agents"][0]["output"], status["output"]):
+        _counts(shown, said)
+
+
+@on_virtual_time
+async def test_a_second_cut_counts_it_in_markdown_and_behind_an_error() -> None:
+    said = "x" * 70_000
+    tasks = [delegate_world.task(name, name, ["look_up"]) for name in "ab"]
+
+    async def loop(request: Request) -> Any:
+        return Assistant(text=said, calls=(call("look_up", word="y"),))
+
+    world = delegate_world.World(delegate_world.parallel(*tasks), does={"a": said, "b": loop})
+    await world.go(seconds=1)
+    first, second = world.results[0].split("\n\n### b (failed)\n")
+    _counts(first.removeprefix("## Results\n\n### a (completed)\n"), said)
+    assert second.startswith("Error: Tool loop exceeded maximum iterations\n\nText so far:\nxxx")
+    shown, left, whole = _cut_in(second)
+    assert whole == left + len(shown) == len(said) + second.index("xxx")
+
+
+def _cut_in(text: str) -> tuple[str, int, int]:
+    found = re.search(r"\n\[cut: (\d+) of (\d+) characters are not shown; the whole is in artifact \w+\]\Z", text)
+    assert found is not None, text[-200:]
+    assert text.count("[cut: ") == 1
+    return text[: found.start()], int(found[1]), int(found[2])
+
+
+def _counts(text: str, said: str) -> None:
+    shown, left, whole = _cut_in(text)
+    assert said.startswith(shown) and whole == len(said) and left == len(said) - len(shown)

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from retinue.core.rooms import cut, fair, missing, same
+from retinue.core.rooms import cut, fair, missing, missing_in, same
 from retinue.core.text import clean
 from retinue.core.values import Ending
 
@@ -33,8 +33,9 @@ class Long:
 
 def result_of(ending: Ending) -> Long:
     """What a run has said. If it was cut when it was taken in, the whole was kept then."""
-    is_kept = ending.is_cut and bool(ending.artifacts)
-    return Long(ending.text, f"artifact {ending.artifacts[-1].path}" if is_kept else "")
+    if not ending.is_cut or not ending.artifacts:
+        return Long(ending.text)
+    return Long(ending.text, f"artifact {ending.artifacts[-1].path}", note=missing_in(ending.text))
 
 
 @dataclass(frozen=True, slots=True)

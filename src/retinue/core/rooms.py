@@ -4,6 +4,7 @@ equally. No character is cut in two, nor a letter from the marks that stand on i
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Callable, Sequence
 
@@ -13,6 +14,7 @@ _ZWJ = "\u200d"
 _JOINED = (range(0x1F3FB, 0x1F400), range(0xE0020, 0xE0080), range(0x1160, 0x1200))
 """Skin tones, tags and the second half of a Korean syllable: no marks by their category, but nothing by themselves."""
 _FLAGS = range(0x1F1E6, 0x1F200)
+_BEFORE = re.compile(r"\n\[cut: (\d+) of \d+ characters are not shown[^\]\n]*\]\Z")
 
 
 def fair(sizes: Sequence[int], room: int) -> list[int]:
@@ -57,6 +59,20 @@ def missing(n: int, total: int, where: str = "") -> str:
     """The word at a cut: how much is not shown, and where the whole is."""
     tail = f"; the whole is in {where}" if where else ""
     return f"\n[cut: {n} of {total} characters are not shown{tail}]"
+
+
+def missing_in(text: str) -> Callable[[int, int, str], str]:
+    """The word at a cut of a text that may have been cut before: what was missing then is counted too."""
+    before = _BEFORE.search(text[-200:])
+    if before is None or len(before[1]) > 12:
+        return missing
+    kept = len(text) - len(before[0])
+    whole = kept + int(before[1])
+
+    def note(n: int, total: int, where: str) -> str:
+        return missing(whole - min(total - n, kept), whole, where)
+
+    return note
 
 
 def same(text: str) -> str:

@@ -5,6 +5,7 @@ what the runtime saw, never what a model said of itself.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from functools import lru_cache
 
 from retinue.core.display import one_line
@@ -12,7 +13,7 @@ from retinue.core.effects import ChildOutcome
 from retinue.core.laid import Long, Page, Part, fit_here
 from retinue.core.money import bound
 from retinue.core.orders import Order, Spec
-from retinue.core.rooms import cut
+from retinue.core.rooms import boundary, cut, missing, missing_in
 from retinue.core.state import Run
 from retinue.core.text import clip
 from retinue.core.values import Definition, Ending, Words
@@ -49,14 +50,23 @@ def tell(templates: dict[str, str], spec: Spec, run: Run, ending: Ending, cap: i
     if template is None:
         return describe(spec.order.name, ending, cap)
     known = facts(spec, run, ending, done)
+    if "{text}" not in template:  # then the error has the room
+        room = max(0, cap - len(fill(template, {**known, "error": ""})))
+        known["error"] = cut(ending.error or ending.stop, room, f"run {spec.id}")
     frame = len(fill(template, {**known, "text": ""}))
-    known["text"] = cut(known["text"], max(0, cap - frame), _where(ending) or f"run {spec.id}")
+    where = _where(ending) or f"run {spec.id}"
+    known["text"] = cut(known["text"], max(0, cap - frame), where, note=_note(ending, known["text"]))
     return clip(fill(template, known), cap)
 
 
 def _where(ending: Ending) -> str:
     """Where the whole of what a run said was kept before it was cut."""
     return f"artifact {ending.artifacts[-1].path}" if ending.artifacts else ""
+
+
+def _note(ending: Ending, text: str) -> Callable[[int, int, str], str]:
+    """The word at a cut of `text`, which ends with what the run said: it counts what that left out too."""
+    return missing_in(text) if ending.is_cut else missing
 
 
 def facts(spec: Spec, run: Run, ending: Ending, done: int = 0) -> dict[str, str]:
@@ -72,7 +82,7 @@ def facts(spec: Spec, run: Run, ending: Ending, done: int = 0) -> dict[str, str]
         "state": ending.state,
         "stop": ending.stop,
         "text": text,
-        "brief": text if len(text) <= BRIEF else f"{text[:BRIEF]}...",
+        "brief": text if len(text) <= BRIEF else f"{text[: boundary(text, BRIEF)]}...",
         "error": cut(error, ERROR, f"run {spec.id}"),
         "why": one_line(error, LINE),
         "seconds": f"{max(0, ending.at - started) / 1000:.1f}",
@@ -102,11 +112,12 @@ def fill(template: str, known: dict[str, str]) -> str:
 def describe(name: str, ending: Ending, cap: int) -> str:
     """A child's end in plain words. The state is the runtime's, never the model's."""
     if ending.state == "completed":
-        return cut(ending.text, cap, _where(ending))
+        return cut(ending.text, cap, _where(ending), note=_note(ending, ending.text))
     head = f"{name} {ending.state.replace('_', ' ')} ({ending.stop})"
     if ending.error:
         head += f": {ending.error}"
-    return cut(f"{head}\nText so far: {ending.text}" if ending.text else head, cap, _where(ending))
+    text = f"{head}\nText so far: {ending.text}" if ending.text else head
+    return cut(text, cap, _where(ending), note=_note(ending, text))
 
 
 def plain_result(outcomes: tuple[ChildOutcome, ...]) -> tuple[str, bool]:
@@ -124,7 +135,8 @@ def plain_page(outcomes: tuple[ChildOutcome, ...], *, kept: bool = False) -> Pag
     for one in outcomes:
         name, ending = shown(one.label), one.ending
         where = _where(ending) or (f"run {one.id}" if kept else "")
-        parts.append(Part(f"## {name} ({ending.state})", Long(describe(name, ending, ANY), where), ending.state))
+        text = describe(name, ending, ANY)
+        parts.append(Part(f"## {name} ({ending.state})", Long(text, where, note=_note(ending, text)), ending.state))
     return Page("", tuple(parts))
 
 

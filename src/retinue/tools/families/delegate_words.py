@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from retinue.core.effects import ChildOutcome
 from retinue.core.laid import Long, Page, Part, result_of
+from retinue.core.rooms import missing_in
 from retinue.core.text import clip
 from retinue.core.values import Ending, Words
 from retinue.tools.families.states import DELEGATE
@@ -108,7 +109,10 @@ def _output(ending: Ending) -> Long:
     if status == "completed":
         return said
     head = TIMED_OUT if status == "timed_out" else f"Error: {_message(ending)}"
-    return Long(f"{head}\n\nText so far:\n{ending.text}", said.where) if ending.text.strip() else Long(head)
+    if not ending.text.strip():
+        return Long(head)
+    text = f"{head}\n\nText so far:\n{ending.text}"
+    return Long(text, said.where, note=missing_in(text)) if said.where else Long(text)
 
 
 def _message(ending: Ending) -> str:
