@@ -13,7 +13,7 @@ from retinue.config import read_config
 from retinue.testing import call
 from retinue.tools.families.profiles import family
 from tests.api.house import on_virtual_time
-from tests.families.agent_world import ALL, FIVE, LIMIT, World, fork, news, pause, refusal, results, spawn, wait
+from tests.families.agent_world import ALL, FIVE, LIMIT, World, about, fork, news, pause, refusal, results, spawn, wait
 from tests.families.test_agent_models import ANTHROPIC, EVERY, GEMINI, LISTS, OPENAI, chosen
 
 LONG = "after 500 say x"
@@ -308,3 +308,22 @@ def test_a_section_alone_turns_the_family_on(tmp_path: Path) -> None:
     file.write_text(DOCUMENTED)
     (made,) = read_config(file).families
     assert made.name == "agent"
+
+
+# keys of a status
+
+
+@on_virtual_time
+async def test_a_status_of_the_profile_has_the_keys_of_the_document_and_no_others() -> None:
+    lines = [spawn("say a", budget={"max_tokens": 10}), spawn(LONG), call("rest", seconds=3)]
+    looks = [about("agent_status", 0), about("agent_cancel", 1), about("agent_status", 1)]
+    keys = []
+    for more in (False, True):
+        world = World(*lines, *looks, **{**EVERY, "more_keys": more})
+        await world.go()
+        ended, _, cancelled = world.results[3:]
+        keys.append((list(ended), list(cancelled)))
+    few = ["agent_id", "state", "is_final", "duration_ms", "tokens_used"]
+    assert keys[0] == ([*few[:2], "output", *few[2:]], few)
+    assert keys[1] == ([*few[:2], "output", "note", *few[2:]], [*few, "tokens_estimated"])
+    assert not family("meerkat").settings.more_keys

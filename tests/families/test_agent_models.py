@@ -52,7 +52,7 @@ async def test_the_profile_meerkat_has_the_defaults_of_the_document() -> None:
 def test_the_family_has_the_same_defaults_but_inherits_its_model() -> None:
     mine, theirs = family("agent").settings, family("meerkat").settings
     differing = {f for f in AgentSettings.__struct_fields__ if getattr(mine, f) != getattr(theirs, f)}
-    assert differing == {"default_provider", "default_model", "allowed_models", "more_tools"}
+    assert differing == {"default_provider", "default_model", "allowed_models", "more_tools", "more_keys"}
     assert (mine.default_provider, mine.default_model, mine.allowed_models) == ("inherit", "inherit", None)
 
 

@@ -296,3 +296,24 @@ async def test_each_value_of_the_documents_configuration_counts_when_it_is_anoth
     assert world.results[-1] == "Too many background task groups running: 1 (max 1)"
     ended_at = channel.at[next(t for t in channel.texts if "timed_out (1/1)" in t)]
     assert round(ended_at - began) == 2 + 7 + 9
+
+
+# what is beyond the document
+
+
+@on_virtual_time
+async def test_a_model_for_one_task_is_not_offered_by_the_profile_meepo() -> None:
+    world = World(parallel(task("a", model="model of lead")), more_tools=False, task_fields=[])
+    assert family("meepo").settings == world.lead.families[0].settings  # type: ignore[union-attr]
+    said = await world.go()
+    assert said == "Task 0: unknown field 'model'. Known fields: task_id, prompt, tools, context_summary"
+    (offered,) = [t for t in world.requests[0].tools if t.name == "delegate_tasks"]
+    fields = offered.parameters["properties"]["tasks"]["items"]["properties"]
+    assert list(fields) == ["task_id", "prompt", "context_summary", "tools"]
+
+
+@on_virtual_time
+async def test_a_model_for_one_task_is_a_setting_of_the_profile() -> None:
+    fields = family("meepo", task_fields=["model"]).tools()[0].schema.parameters["properties"]["tasks"]["items"]
+    assert "model" in fields["properties"]
+    assert await World(parallel(task("a", model="model of lead"))).go() == "## Results\n\n### a (completed)\na"

@@ -45,6 +45,7 @@ def test_a_table_of_a_configuration_sets_them_and_the_profile_is_the_family() ->
         background_timeout_secs=300,
         max_background_groups=1,
         more_tools=False,
+        task_fields=(),
     )
     assert made.tools()[0].schema.parameters["properties"]["tasks"]["maxItems"] == 4
 

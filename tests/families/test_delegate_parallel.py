@@ -243,7 +243,7 @@ async def test_a_sub_agent_that_calls_delegate_tasks_starts_nobody() -> None:
 async def test_a_task_can_have_a_model_of_its_own() -> None:
     small = Scripted(["from the small one"], name="small")
     world = World(parallel(task("a", model="small"), "b"))
-    world.lead = Agent("lead", model=world.model, families=["meepo"], staff=[Agent("other", model=small)])
+    world.lead = Agent("lead", model=world.model, families=["delegate"], staff=[Agent("other", model=small)])
     assert await world.go() == "## Results\n\n### a (completed)\nfrom the small one\n\n### b (completed)\nb"
     assert [r.model for r in world.of("say b")] == ["model of lead"], "the others run on the lead's"
 

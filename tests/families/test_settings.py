@@ -41,6 +41,26 @@ def test_the_nearest_setting_is_named_in_the_spelling_that_was_used() -> None:
     assert "Did you mean 'max_depth'?" in wrong("meerkat", concurrency_limits={"max_dept": 3})
 
 
+def test_a_setting_in_a_table_is_found_without_the_table() -> None:
+    said = wrong("agent", max_depth=2)
+    assert "Did you mean 'concurrency_limits.max_depth'?" in said and "concurrency_limits.max_concurrent_ops" in said
+    assert "Did you mean 'concurrency_limits.max_children_per_agent'?" in wrong("meerkat", maxChildrenPerAgent=2)
+
+
+@pytest.mark.parametrize(
+    ("families", "words"),
+    [
+        ("meepo", "agent 'x': `families` is a list, as in families=['meepo']"),
+        (family("meepo"), "agent 'x': `families` is a list, as in families=[family('meepo', ...)]"),
+        ([3], "agent 'x': 3 is no family; name one, or use what family(name, ...) returns"),
+    ],
+)
+def test_what_is_no_list_of_families_gets_a_clear_word(families: Any, words: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        Agent("x", model=Scripted(["y"], name="m"), families=families)
+    assert str(caught.value) == words
+
+
 def test_the_spelling_of_the_document_is_taken() -> None:
     made = family("clawdbot", maxConcurrent=3, tools={"deny": ["bash"], "allow": ["read"]}, runTimeoutSeconds=9)
     assert (
@@ -59,6 +79,7 @@ def test_the_spelling_of_the_document_is_taken() -> None:
     [
         ("[agent.subagents]\nmaxConcurent = 3\n", "Did you mean 'maxConcurrent'?"),
         ("[families.sessions]\nmax_concurent = 3\n", "Did you mean 'max_concurrent'?"),
+        ("[sub_agents]\nmax_depth = 3\n", "Did you mean 'concurrency_limits.max_depth'?"),
         ("[families.sessions]\nmax_concurrent = 0\n", "max_concurrent must be at least 1"),
         ("[agent.subagents]\nmaxConcurrent = 0\n", "maxConcurrent must be at least 1"),
         ("[families.meerkat]\ndefault_budget = 3\n", "'meerkat' is a profile"),

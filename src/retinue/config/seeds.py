@@ -8,12 +8,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from retinue.config.files import Document, camel, snake
-from retinue.config.problems import MOST_PROBLEMS, ConfigProblems, Problem, unknown
+from retinue.config.problems import MOST_PROBLEMS, ConfigProblems, Problem, shown, unknown
 from retinue.config.toml_places import Path
 from retinue.errors import ConfigError
 from retinue.tools.families.base import Family
 from retinue.tools.families.profiles import FAMILIES, PROFILES, family, family_type, settings_of
-from retinue.tools.families.spelling import as_written
+from retinue.tools.families.spelling import as_written, inner_names, near
 
 SECTIONS: dict[str, str] = {
     "sub_agents": "agent",
@@ -116,12 +116,14 @@ class Seeds:
     def _check(self) -> None:
         named = {settings_of(p)[0]: p for p in self.profiles or () if p in PROFILES or p in FAMILIES}
         for kind, found in self.settings.items():
-            known = family_type(kind).settings_type.__struct_fields__
+            type_ = family_type(kind).settings_type
+            known = type_.__struct_fields__
             for key, (_, path) in list(found.items())[:MOST_PROBLEMS]:
                 if key not in known:
                     written = [str(p[-1]) for _, p in found.values()]
-                    there = as_written(known, written, is_camels=family_type(kind).camels)
-                    self._say(path, unknown(str(path[-1]), there, f"setting of family {kind!r}"))
+                    there = as_written(known, written, is_camels=family_type(kind).camels) + inner_names(type_)
+                    hint = near(str(path[-1]), there) or f" There is: {', '.join(there)}"
+                    self._say(path, f"there is no setting of family {kind!r} {shown(str(path[-1]))!r}.{hint}")
             self._try(named.get(kind, kind), {k: v for k, v in found.items() if k in known})
 
     def _try(self, profile: str, settings: dict[str, tuple[Any, Path]]) -> None:

@@ -23,10 +23,11 @@ class AgentFamily(Family):
 
     def tools(self) -> Sequence[Tool]:
         settings = self.settings
-        kept = settings.finished_kept
-        five = (SpawnTool(settings), ForkTool(settings), StatusTool(kept), CancelTool(kept), ListTool(kept))
+        kept, more_keys = settings.finished_kept, settings.more_keys
+        status = StatusTool(kept, more_keys=more_keys)
+        five = (SpawnTool(settings), ForkTool(settings), status, CancelTool(kept), ListTool(kept))
         if settings.more_tools:
-            return (*five, SendTool(settings), WaitTool(kept), ResumeTool(settings))
+            return (*five, SendTool(settings), WaitTool(kept, more_keys=more_keys), ResumeTool(settings))
         return (*five, SendTool(settings)) if settings.enable_comms else five
 
     def helper_tools(self) -> Sequence[Tool]:

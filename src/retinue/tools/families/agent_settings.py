@@ -44,6 +44,7 @@ class AgentSettings(Settings):
 
     `allow_nested_spawn` is a permission, not the wiring: children spawn only where `grant_spawn_tools` gives them the
     tools as well, which is off. `more_tools`: `agent_send`, `agent_wait` and `agent_resume` beside the five.
+    `more_keys`: `note` and `tokens_estimated` in a status.
     """
 
     default_provider: str = INHERIT
@@ -58,6 +59,7 @@ class AgentSettings(Settings):
     allowed_models: dict[str, tuple[str, ...]] | None = None
     finished_kept: Number = 256
     more_tools: bool = True
+    more_keys: bool = True
 
     @property
     def is_default_named(self) -> bool:

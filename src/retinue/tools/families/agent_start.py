@@ -280,7 +280,8 @@ class ForkTool(Starter):
 
     def __init__(self, settings: AgentSettings) -> None:
         super().__init__(settings)
-        provider = {"type": "string", "enum": list(PROVIDERS), "description": f"({self.provider_note()})"}
+        told = f"The model's provider. Left out: {self.provider_note()}."
+        provider = {"type": "string", "enum": list(PROVIDERS), "description": told}
         policies = "What it may use: equal (default), remaining, proportional, or fixed:<tokens>."
         self.schema = ToolSchema(
             name=FORK,

@@ -54,8 +54,8 @@ class _Watcher(AgentTool):
     """Reads the caller's own children, whichever family started them. Of those that have ended only the newest are
     shown; the log keeps all."""
 
-    def __init__(self, kept: int = 256) -> None:
-        self.kept = kept
+    def __init__(self, kept: int = 256, *, more_keys: bool = True) -> None:
+        self.kept, self.more_keys = kept, more_keys
 
     async def visible(self, caller: Caller) -> list[Kin]:
         children = list(await caller.children())
@@ -87,8 +87,8 @@ def started(kin: Kin) -> int:
     return spec.created_at if run.started_at is None else run.started_at
 
 
-def status_of(kin: Kin, now: int) -> dict[str, Any]:
-    """Keys that do not apply are absent."""
+def status_of(kin: Kin, now: int, *, more_keys: bool = True) -> dict[str, Any]:
+    """Keys that do not apply are absent. `more_keys`: with those that the document does not have."""
     spec, run = kin
     ending, state = ending_of(run), agent_state(run)
     out: dict[str, Any] = {"agent_id": spec.id, "state": state}
@@ -96,7 +96,7 @@ def status_of(kin: Kin, now: int) -> dict[str, Any]:
         out["output"] = result_of(ending)
     if state == "failed" and ending is not None:
         out["error"] = Long(ending.error or ending.stop)
-    if ending is not None and ending.stop.endswith("_budget"):
+    if more_keys and ending is not None and ending.stop.endswith("_budget"):
         out["note"] = Long(ending.error)
     if ending is not None and (missing := tell(ending.helpers)):
         out["missing"] = missing
@@ -104,7 +104,7 @@ def status_of(kin: Kin, now: int) -> dict[str, Any]:
     out["duration_ms"] = max(0, (now if ending is None else ending.at) - started(kin))
     if ending is not None:
         out["tokens_used"] = run.usage.tokens
-        if run.usage.estimated:
+        if more_keys and run.usage.estimated:
             out["tokens_estimated"] = run.usage.estimated
     return out
 
@@ -119,7 +119,7 @@ class StatusTool(_Watcher):
 
     async def answer(self, caller: Caller, args: dict[str, Any]) -> Returned | Laid:
         (kin,) = await self.find(caller, self.read(args, One).agent_id)
-        return Sheet(status_of(kin, caller.at))
+        return Sheet(status_of(kin, caller.at, more_keys=self.more_keys))
 
 
 class CancelTool(_Watcher):
@@ -250,10 +250,9 @@ class WaitTool(_Watcher):
         wait = Wait(runs=tuple(live), timeout_ms=timeout_ms, first=asked.mode == "any", then=as_json(args))
         return Orders(wait=wait)
 
-    @staticmethod
-    def _report(kin: Sequence[Kin], now: int, *, over: bool) -> Laid:
+    def _report(self, kin: Sequence[Kin], now: int, *, over: bool) -> Laid:
         status = "complete" if over else "timeout"
-        agents = [status_of(k, now) for k in kin]
+        agents = [status_of(k, now, more_keys=self.more_keys) for k in kin]
         return Sheet({"status": status, "agents": agents}, "agents", lambda row: row["state"])
 
 

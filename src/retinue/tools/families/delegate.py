@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 from retinue.core.effects import ChildOutcome
 from retinue.core.laid import Laid
@@ -16,7 +16,7 @@ from retinue.core.text import digest
 from retinue.core.values import Budget, Capabilities, Limits, ToolSchema
 from retinue.tools.base import Caller, Kin, Returned, Tool
 from retinue.tools.families.base import Complaint, Family, FamilyTool, Settings, helper_name, looking, object_schema
-from retinue.tools.families.delegate_arguments import MODES, Task, read_call
+from retinue.tools.families.delegate_arguments import BEYOND, MODES, Task, read_call
 from retinue.tools.families.delegate_cancel import CANCEL, DELEGATE, LIST, CancelTasks, ListTasks
 from retinue.tools.families.delegate_tally import HOUR_MS, NAME, Tally, claim, is_task, tally
 from retinue.tools.families.delegate_words import (
@@ -41,7 +41,8 @@ class DelegateSettings(Settings):
 
     `hourly_token_budget`: what all sub-agents of the runtime may take together within an hour; None is no limit.
     `allow_nesting`: whether a task may be given `delegate_tasks`; `max_depth` is how many levels of sub-agents there
-    may then be. `more_tools`: `cancel_tasks` and `list_tasks` beside it.
+    may then be. `more_tools`: `cancel_tasks` and `list_tasks` beside it. `task_fields`: fields of a task beyond the
+    document's.
     """
 
     max_concurrent_subtasks: int = 5
@@ -53,6 +54,7 @@ class DelegateSettings(Settings):
     allow_nesting: bool = False
     max_depth: int = 2
     more_tools: bool = True
+    task_fields: tuple[Literal["model"], ...] = BEYOND
 
     def __post_init__(self) -> None:
         for name in _NUMBERS:
@@ -72,7 +74,7 @@ class DelegateSettings(Settings):
         return round(1000 * seconds * (self.max_subtasks_per_request + 1))
 
 
-_SWITCHES = (*Settings.__struct_fields__, "allow_nesting", "more_tools")
+_SWITCHES = (*Settings.__struct_fields__, "allow_nesting", "more_tools", "task_fields")
 _NUMBERS = tuple(f for f in DelegateSettings.__struct_fields__ if f not in _SWITCHES)
 
 
@@ -109,7 +111,7 @@ class DelegateTasks(FamilyTool):
         helper = helper_name(caller.spec.order.agent, NAME)
         if caller.look is None or not caller.look.defaults(helper):
             raise Complaint("Orchestrator registry not initialized")
-        mode, tasks = read_call(args, self._settings.max_subtasks_per_request)
+        mode, tasks = read_call(args, self._settings.max_subtasks_per_request, self._settings.task_fields)
         access = [self._access(caller, helper, task) for task in tasks]
         _check_models(caller, tasks)
         group, tokens = await self._reserve(caller, helper, mode, len(tasks))
@@ -266,6 +268,9 @@ def _too_many_groups(running: int, s: DelegateSettings) -> str:
     return f"Too many background task groups running: {running} (max {s.max_background_groups})"
 
 
+_BEYOND = {"model": "A model for this task instead of yours."}
+
+
 def _parameters(s: DelegateSettings) -> dict[str, Any]:
     text = {"type": "string"}
     task = object_schema(
@@ -278,7 +283,7 @@ def _parameters(s: DelegateSettings) -> dict[str, Any]:
                 "items": text,
                 "description": "Names of your tools that the sub-agent may use; an empty list means none.",
             },
-            "model": {**text, "description": "A model for this task instead of yours."},
+            **{name: {**text, "description": _BEYOND[name]} for name in s.task_fields},
         },
         ("task_id", "prompt", "tools"),
     )

@@ -4,7 +4,7 @@ open, in ours."""
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -14,6 +14,8 @@ from retinue.tools.families.base import Complaint
 MODES = ("parallel", "background")
 TOP_FIELDS = ("mode", "tasks")
 MAX_ID = 200
+BEYOND: tuple[Literal["model"], ...] = ("model",)
+"""Fields of a task that the document does not have."""
 
 
 class Task(Value, forbid_unknown_fields=True):
@@ -26,8 +28,8 @@ class Task(Value, forbid_unknown_fields=True):
     model: str = ""
 
 
-def read_call(args: dict[str, Any], most: int) -> tuple[str, list[Task]]:
-    """The mode and the tasks, at most `most` of them."""
+def read_call(args: dict[str, Any], most: int, beyond: Collection[str] = BEYOND) -> tuple[str, list[Task]]:
+    """The mode and the tasks, at most `most` of them, with these fields beyond those of the document."""
     mode, raw = args.get("mode"), args.get("tasks")
     if not isinstance(mode, str):
         raise Complaint("Missing 'mode' parameter")
@@ -42,7 +44,8 @@ def read_call(args: dict[str, Any], most: int) -> tuple[str, list[Task]]:
     if len(raw) > most:
         raise Complaint(f"Too many sub-tasks: {len(raw)} (max {most})")
     check_fields(args, TOP_FIELDS)
-    tasks = [_read_task(i, task) for i, task in enumerate(raw)]
+    fields = [f for f in Task.__struct_fields__ if f not in BEYOND or f in beyond]
+    tasks = [_read_task(i, task, fields) for i, task in enumerate(raw)]
     _check_ids(tasks)
     return mode, tasks
 
@@ -57,8 +60,8 @@ def _check_required(i: int, task: Any) -> None:
         raise Complaint(f"Task {i} missing 'tools'")
 
 
-def _read_task(i: int, task: dict[str, Any]) -> Task:
-    check_fields(task, Task.__struct_fields__, f"Task {i}: ")
+def _read_task(i: int, task: dict[str, Any], fields: Collection[str]) -> Task:
+    check_fields(task, fields, f"Task {i}: ")
     given = {name: value for name, value in task.items() if value is not None}
     given["tools"] = [name for name in task["tools"] if isinstance(name, str)]
     try:

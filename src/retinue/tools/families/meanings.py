@@ -39,6 +39,7 @@ MEANINGS: dict[str, dict[str, str]] = {
         "allowed_models": "the models that may be asked for, by provider; null: any that is known",
         "finished_kept": "how many ended children status and list show",
         "more_tools": "whether there are `agent_send`, `agent_wait` and `agent_resume` beside the five",
+        "more_keys": "whether a status also has `note` (which budget ended it) and `tokens_estimated`",
     },
     "delegate": {
         "max_concurrent_subtasks": "tasks of one call at a time; the others wait",
@@ -50,6 +51,7 @@ MEANINGS: dict[str, dict[str, str]] = {
         "allow_nesting": "whether a task may be given `delegate_tasks`",
         "max_depth": "how many levels of sub-agents there may then be",
         "more_tools": "whether there are `cancel_tasks` and `list_tasks` beside `delegate_tasks`",
+        "task_fields": "fields of a task beyond `task_id`, `prompt`, `context_summary` and `tools`",
     },
     "fanout": {
         "max_tasks": "tasks of one call at most",

@@ -33,9 +33,10 @@ PROFILES: dict[str, tuple[str, dict[str, Any]]] = {
                 "gemini": ["gemini-3-flash-preview", "gemini-3-pro-preview"],
             },
             "more_tools": False,
+            "more_keys": False,
         },
     ),
-    "meepo": ("delegate", {"more_tools": False}),
+    "meepo": ("delegate", {"more_tools": False, "task_fields": []}),
     "phoenix": (
         "fanout",
         {"task_fields": [], "aggregate": "turn", "while_waiting": "refuse"},
@@ -100,10 +101,14 @@ def family(name: str, /, **settings: Any) -> Family:
     return made
 
 
-def check_once(owner: str, given: Sequence[Family | str]) -> None:
+def check_once(owner: str, given: Sequence[Family | str] | Family) -> None:
     """Nobody has a family twice: its profiles are the same tools with other defaults."""
     seen: dict[str, str] = {}
+    if isinstance(given, str | Family):
+        raise ConfigError(f"{owner}: `families` is a list, as in families=[{_shown(given)}]")
     for one in given:
+        if not isinstance(one, str | Family):
+            raise ConfigError(f"{owner}: {one!r} is no family; name one, or use what family(name, ...) returns")
         name = one if isinstance(one, str) else one.profile or one.name
         kind = settings_of(name)[0] if isinstance(one, str) else one.name
         if kind in seen:
@@ -113,6 +118,10 @@ def check_once(owner: str, given: Sequence[Family | str]) -> None:
                 "Name one of them, and set what is to be otherwise with family(name, ...)"
             )
         seen[kind] = name
+
+
+def _shown(one: Family | str) -> str:
+    return repr(one) if isinstance(one, str) else f"family({one.profile or one.name!r}, ...)"
 
 
 def check_switches(owner: str, known: Sequence[Family], switches: object) -> None:

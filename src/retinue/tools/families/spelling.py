@@ -33,7 +33,7 @@ def is_camel(name: str) -> bool:
 
 def near(word: str, known: Iterable[str]) -> str:
     """` Did you mean 'x'?`, or nothing. Words that differ only in how they are spelled are near."""
-    plain = {k.replace("_", "").lower(): k for k in known}
+    plain = {k.rpartition(".")[2].replace("_", "").lower(): k for k in known}
     found = difflib.get_close_matches(word[:80].replace("_", "").lower(), plain, n=1)
     return f" Did you mean {plain[found[0]]!r}?" if found else ""
 
@@ -59,17 +59,27 @@ def read_settings(
     for key, value in given.items():
         for field, inner in _named(key, value, fields, is_camels=is_camels):
             if field not in fields:
-                there = as_written(fields, [key], is_camels=is_camels)
+                there = as_written(fields, [key], is_camels=is_camels) + inner_names(type_)
                 raise ConfigError(unknown(key, there, f"family {name!r}"))
             if field in out:
                 raise ConfigError(f"family {name!r}: {field!r} is set twice, also as {one_line(key, 80)!r}")
             out[field] = inner
-    for field, kind in typing.get_type_hints(type_).items():
-        if isinstance(kind, type) and issubclass(kind, msgspec.Struct) and isinstance(out.get(field), Mapping):
+    for field, kind in _tables(type_):
+        if isinstance(out.get(field), Mapping):
             for key in out[field]:
                 if key not in kind.__struct_fields__:
                     raise ConfigError(unknown(key, kind.__struct_fields__, f"{field} of family {name!r}"))
     return out
+
+
+def inner_names(type_: type[msgspec.Struct]) -> list[str]:
+    """The settings that stand in a table of their own, as `concurrency_limits.max_depth`."""
+    return [f"{field}.{inner}" for field, kind in _tables(type_) for inner in kind.__struct_fields__]
+
+
+def _tables(type_: type[msgspec.Struct]) -> list[tuple[str, type[msgspec.Struct]]]:
+    hints = typing.get_type_hints(type_).items()
+    return [(f, kind) for f, kind in hints if isinstance(kind, type) and issubclass(kind, msgspec.Struct)]
 
 
 def _named(key: str, value: Any, fields: tuple[str, ...], *, is_camels: bool) -> list[tuple[str, Any]]:
