@@ -131,6 +131,29 @@ async def test_whatever_the_machine_refuses_is_told_in_json() -> None:
     assert "1 children were started and 1 more asked for (max 1)" in world.results[1]["error"]
 
 
+@BOTH
+@on_virtual_time
+async def test_whoever_yields_is_told_where_results_go(profile: str) -> None:
+    yields = next(t.schema.description for t in family(profile).tools() if t.schema.name == "sessions_yield")
+    assert ("is your next message" in yields) is (profile == "openclaw")
+    assert ("announced in the chat" in yields) is (profile == "clawdbot")
+    world = World(spawn("after 10 say a"), call("sessions_yield"), profile=profile)
+    await world.go()
+    assert world.ended_at == 10
+    assert len(world.chat.texts) == (profile == "clawdbot")
+    assert len(world.events) == (profile == "openclaw")
+
+
+@on_virtual_time
+async def test_a_failure_before_any_call_counts_no_calls() -> None:
+    def broken(request: Any) -> Any:
+        raise RuntimeError("broken")
+
+    world = today(spawn("dig"), call("sessions_yield"), does={"dig": broken})
+    await world.go()
+    assert world.events[0]["result"] == "(no output)"
+
+
 # 14: subagents
 
 
@@ -215,6 +238,31 @@ async def test_steering_breaks_a_turn_off_and_not_more_often_than_every_two_seco
     assert second["status"] == "rate_limited"
     said = [m.text for m in world.requests[-1].messages if "say " in m.text]
     assert not any("right" in t for t in said)
+
+
+@on_virtual_time
+async def test_both_ways_to_steer_share_one_limit() -> None:
+    lines: list[Any] = [
+        spawn("dig", label="digger"),
+        pause(5, send(0, "say left", steer=True)),
+        control("steer", target="digger", message="say right"),
+        send(0, "say right", steer=True),
+        send(0, "by the way"),
+        pause(2, control("steer", target="digger", message="say up")),
+        send(0, "say right", steer=True),
+    ]
+    world = today(*lines, does={"dig": pause(100, "dug")})
+    await world.go()
+    slow, fine = "rate_limited", "accepted"
+    assert [r["status"] for r in world.results[1:]] == [fine, slow, slow, fine, fine, slow]
+    assert not any("right" in m.text for r in world.requests if r.path != "0" for m in r.messages)
+
+
+@on_virtual_time
+async def test_all_that_are_to_be_killed_may_be_none() -> None:
+    world = today(control("kill", target="all"), spawn("say a", label="a"), pause(5, control("kill", target="a")))
+    await world.go()
+    assert [r.get("note") for r in world.results[::2]] == ["None of them is active.", "It has ended."]
 
 
 @pytest.mark.parametrize(

@@ -71,7 +71,8 @@ def test_the_spelling_of_the_document_is_taken() -> None:
     )
     assert made.settings.tools_deny == ("bash",)
     assert "set twice" in wrong("clawdbot", maxConcurrent=3, max_concurrent=4)
-    assert "tools" in wrong("clawdbot", tools={"denny": []})
+    said = wrong("clawdbot", tools={"denny": []})
+    assert "there is no setting 'tools.denny'. Did you mean 'tools.deny'? There is: tools.allow, tools.deny" in said
 
 
 @pytest.mark.parametrize(
@@ -82,6 +83,10 @@ def test_the_spelling_of_the_document_is_taken() -> None:
         ("[sub_agents]\nmax_depth = 3\n", "Did you mean 'concurrency_limits.max_depth'?"),
         ("[families.sessions]\nmax_concurrent = 0\n", "max_concurrent must be at least 1"),
         ("[agent.subagents]\nmaxConcurrent = 0\n", "maxConcurrent must be at least 1"),
+        ("[agent.subagents]\ntools = { denny = [] }\n", "'denny'. Did you mean 'deny'?"),
+        ("[agent.subagents]\ntools = { deny = 'cron' }\n", "got `str` - at `$.tools.deny`"),
+        ("[agent.subagents]\ntools = { allow = [3] }\n", "got `int` - at `$.tools.allow[0]`"),
+        ("[agent.subagents]\nmaxSpawnDepth = 'x'\n", "got `str` - at `$.maxSpawnDepth`"),
         ("[families.meerkat]\ndefault_budget = 3\n", "'meerkat' is a profile"),
         ('profiles = ["clawdbot", "openclaw"]\n', "as 'clawdbot' and as 'openclaw'"),
     ],
@@ -106,6 +111,20 @@ def test_a_family_is_not_given_twice(families: list[Any], words: str) -> None:
     with pytest.raises(ConfigError) as caught:
         Agent("lead", families=families)
     assert words in str(caught.value) and "a profile is a family with other defaults" in str(caught.value)
+
+
+@pytest.mark.parametrize("families", [{"phoenix": True}, None, 3])
+def test_families_are_a_list(families: Any) -> None:
+    with pytest.raises(ConfigError) as caught:
+        Agent("lead", families=families)
+    assert f"`families` is a list, as in families=['fanout'], not {families!r}" in str(caught.value)
+
+
+@pytest.mark.parametrize("one", [3, None, {"fanout": True}])
+def test_what_is_no_family_is_named(one: Any) -> None:
+    with pytest.raises(ConfigError) as caught:
+        Agent("lead", families=["agent", one])
+    assert f"agent 'lead': {one!r} is no family" in str(caught.value)
 
 
 @pytest.mark.parametrize(

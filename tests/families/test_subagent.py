@@ -164,6 +164,17 @@ async def test_a_child_out_of_turns_returns_what_it_has_as_incomplete() -> None:
 
 
 @on_virtual_time
+async def test_a_child_out_of_turns_is_asked_with_the_summary_prompt_too() -> None:
+    def work(request: Any) -> Any:
+        return "two errors" if request.purpose == "grace" else working(9)[request.turn]
+
+    stage = Stage(one("dig", max_turns=2, summary_prompt="Only the number of errors."), does={"dig": work})
+    assert (await stage.go()).result["output"] == "two errors"
+    last = stage.of("dig")[-1].messages[-1].text
+    assert last.startswith("You have used all your turns.") and last.endswith("\nOnly the number of errors.")
+
+
+@on_virtual_time
 async def test_a_child_that_does_not_stop_even_then_returns_what_it_said_last() -> None:
     stage = Stage(one("dig", max_turns=2), does={"dig": working(20, "so far")})
     found = await stage.go()

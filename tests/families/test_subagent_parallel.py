@@ -118,6 +118,18 @@ async def test_fail_fast_stops_also_those_below_the_others() -> None:
 
 
 @on_virtual_time
+async def test_fail_fast_counts_a_helper_that_ran_out_of_turns_with_nothing_to_show() -> None:
+    does = {"dig": [call("look_up", word="x")] * 9, "b": pause(60, "b")}
+    found = await Stage(many(task("dig", max_turns=2), "b", fail_fast=True), does=does).go()
+    assert [line["success"] for line in found.result["results"]] == [False, False]
+    assert found.result["results"][1]["error"] == "Cancelled by fail_fast: dig failed"
+    assert found.result["fail_fast"] == {
+        "failed": {"index": 0, "label": "dig"},
+        "cancelled": [{"index": 1, "label": "b"}],
+    }
+
+
+@on_virtual_time
 async def test_fail_fast_without_a_failure_changes_nothing() -> None:
     found = await Stage(many("a", "b", "c", fail_fast=True)).go()
     assert "fail_fast" not in found.result

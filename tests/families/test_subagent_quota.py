@@ -40,6 +40,12 @@ async def test_executions_are_counted_and_the_one_too_many_is_refused() -> None:
 
 
 @on_virtual_time
+async def test_a_batch_beyond_the_quota_is_refused_with_its_own_number() -> None:
+    found = await Stage(one("a"), many("b", "c", "d"), many("e", "f"), max_executions=1).go()
+    assert told(found)[1:] == [f"{SPENT}1 of 1 executions are used, {n} more asked for" for n in (3, 2)]
+
+
+@on_virtual_time
 async def test_a_quota_of_nothing_refuses_everything() -> None:
     quotas: list[dict[str, Any]] = [{"max_executions": 0}, {"max_total_tokens": 0}, {"max_total_time": 0}]
     for quota in quotas:

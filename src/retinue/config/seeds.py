@@ -122,8 +122,11 @@ class Seeds:
                 if key not in known:
                     written = [str(p[-1]) for _, p in found.values()]
                     there = as_written(known, written, is_camels=family_type(kind).camels) + inner_names(type_)
+                    of = f"setting of family {kind!r}"
+                    if kind == "sessions" and path[-2] == "tools":
+                        there, of = ["allow", "deny"], f"setting of tools of family {kind!r}"
                     hint = near(str(path[-1]), there) or f" There is: {', '.join(there)}"
-                    self._say(path, f"there is no setting of family {kind!r} {shown(str(path[-1]))!r}.{hint}")
+                    self._say(path, f"there is no {of} {shown(str(path[-1]))!r}.{hint}")
             self._try(named.get(kind, kind), {k: v for k, v in found.items() if k in known})
 
     def _try(self, profile: str, settings: dict[str, tuple[Any, Path]]) -> None:
@@ -139,7 +142,9 @@ class Seeds:
                 said = f"the settings of family {settings_of(profile)[0]!r} are wrong: {error}"
             key = next((k for k in left if k in said or camel(k) in said), None)
             if key:
-                said = said.replace(camel(key), str(left[key][1][-1]))
+                *_, outer, last = left[key][1]
+                name = f"{outer}.{last}" if outer == "tools" else str(last)
+                said = said.replace(camel(key), str(last)).replace(f"`$.{key}", f"`$.{name}")
             self._say(left[key][1] if key else next(iter(left.values()))[1][:-1], said)
             if key is None:
                 return

@@ -306,7 +306,7 @@ def child_joined(run: Run, d: Desk, calls: Calls, index: int, outcome: ChildOutc
     fan = fan_in.fans[index]
     del fan.pending[outcome.id]
     fan.ended.append(outcome)
-    if fan.fail_fast and outcome.ending.state not in ("completed", "incomplete"):
+    if fan.fail_fast and outcome.is_failure:
         for sibling in fan.pending:
             d.tell(sibling, CancelAsked(by=run.id, reason=f"{outcome.label} failed", who="system"))
     if fan.join == "turn":

@@ -39,6 +39,12 @@ class ChildOutcome(Value):
     model: str = ""
     remark: str = ""
 
+    @property
+    def is_failure(self) -> bool:
+        """Whether nothing came of it; one that stopped early with a text is none."""
+        ending = self.ending
+        return ending.state != "completed" and not (ending.state == "incomplete" and ending.text.strip())
+
 
 class CallTool(Value):
     """Run one tool call. `again`: an earlier process may have started it (its class allows to look or repeat). `woken`:

@@ -48,7 +48,9 @@ def next_turn(run: Run, d: Desk, *, kept: Kept = NEW_CALL) -> Run:
     if _likely_prompt(run) > d.model.window * d.rules.compact_at and run.length - run.start > 4:
         return think(d.append(run, User(text=COMPACT, kind="nudge")), d, "compact", kept=kept)
     if has_no_turn:
-        run = d.append(replace(run, graced=run.graced + 1), User(text=GRACE, kind="nudge"))
+        asked = order.report_prompt if order.report == "summary" else ""
+        nudge = User(text=f"{GRACE}\n{asked}" if asked else GRACE, kind="nudge")
+        run = d.append(replace(run, graced=run.graced + 1), nudge)
         return think(run, d, "grace", kept=kept)
     return think(run, d, "turn", kept=kept)
 

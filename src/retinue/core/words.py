@@ -92,6 +92,7 @@ def facts(spec: Spec, run: Run, ending: Ending, done: int = 0) -> dict[str, str]
         "cost": bound(f"{usage.usd:.4f}", is_bound=not usage.cost_is_known),
         "model": run.model_used or spec.model,
         "calls": str(usage.calls),
+        "nothing": f"(no output; it made {usage.calls} tool calls)" if usage.calls else "(no output)",
         "group": order.group,
         "done": str(done),
         "size": str(order.group_size),

@@ -103,9 +103,11 @@ def family(name: str, /, **settings: Any) -> Family:
 
 def check_once(owner: str, given: Sequence[Family | str] | Family) -> None:
     """Nobody has a family twice: its profiles are the same tools with other defaults."""
-    seen: dict[str, str] = {}
     if isinstance(given, str | Family):
         raise ConfigError(f"{owner}: `families` is a list, as in families=[{_shown(given)}]")
+    if not isinstance(given, Sequence):
+        raise ConfigError(f"{owner}: `families` is a list, as in families=['fanout'], not {given!r}")
+    seen: dict[str, str] = {}
     for one in given:
         if not isinstance(one, str | Family):
             raise ConfigError(f"{owner}: {one!r} is no family; name one, or use what family(name, ...) returns")

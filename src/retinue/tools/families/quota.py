@@ -77,12 +77,12 @@ class Quotas:
         self._grants: dict[str, _Grant] = {}
         self._readers = 0
 
-    async def check(self, caller: Caller, complaint: Callable[[str], Complaint]) -> None:
-        """Complain when nothing is left, before anything else is looked at."""
+    async def check(self, caller: Caller, complaint: Callable[[str], Complaint], asked: int = 1) -> None:
+        """Complain when nothing is left, before anything else is looked at. `asked`: how many are wanted."""
         if self._quota.is_open:
             return
         try:
-            self._left(caller, await self._used(caller), 1)
+            self._left(caller, await self._used(caller), 1, asked)
         except QuotaSpent as spent:
             raise complaint(str(spent)) from None
 
@@ -112,10 +112,11 @@ class Quotas:
         for child in () if self._readers else children:
             self._grants.pop(child, None)
 
-    def _left(self, caller: Caller, used: _Used, n: int) -> tuple[int | None, int | None]:
+    def _left(self, caller: Caller, used: _Used, n: int, asked: int = 0) -> tuple[int | None, int | None]:
         quota = self._quota
         if quota.executions is not None and used.executions + n > quota.executions:
-            raise QuotaSpent(f"{used.executions} of {quota.executions} executions are used, {n} more asked for")
+            more = f"{asked or n} more asked for"
+            raise QuotaSpent(f"{used.executions} of {quota.executions} executions are used, {more}")
         tokens = None if quota.tokens is None else quota.tokens - used.tokens
         if tokens is not None and tokens <= 0 and not used.nested:
             raise QuotaSpent(f"{used.tokens} of {quota.tokens} tokens are used or granted")

@@ -5,13 +5,14 @@ the session that spawned them. Two profiles: the document's values, and today's.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from retinue.tools.base import Tool
 from retinue.tools.families.base import Family
 from retinue.tools.families.sessions_control import MOST_IDS, MOST_SECONDS, ControlTool
 from retinue.tools.families.sessions_settings import CONTROL, SessionsSettings
 from retinue.tools.families.sessions_spawn import REFUSED, SpawnTool
-from retinue.tools.families.sessions_talk import HistoryTool, ListTool, SendTool, YieldTool
+from retinue.tools.families.sessions_talk import HistoryTool, ListTool, SendTool, Steered, YieldTool
 
 __all__ = ["SessionsFamily", "SessionsSettings"]
 
@@ -22,10 +23,14 @@ class SessionsFamily(Family):
     camels = True
     settings: SessionsSettings
 
+    def __init__(self, settings: Any = None) -> None:
+        super().__init__(settings)
+        self._steered: Steered = {}
+
     def tools(self) -> Sequence[Tool]:
-        s = self.settings
-        control = (ControlTool(s),) if s.control else ()
-        return (SpawnTool(s), ListTool(s), HistoryTool(s), SendTool(s), YieldTool(), *control)
+        s, steered = self.settings, self._steered
+        control = (ControlTool(s, steered),) if s.control else ()
+        return (SpawnTool(s), ListTool(s), HistoryTool(s), SendTool(s, steered), YieldTool(s), *control)
 
     def helper_tools(self) -> Sequence[Tool]:
         """Session tools are for those that may spawn; a leaf has none of them."""

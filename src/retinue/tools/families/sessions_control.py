@@ -18,13 +18,12 @@ from retinue.core.text import clip
 from retinue.core.values import Ending, ToolSchema, Value
 from retinue.tools.base import Answer, Caller, Kin, Returned
 from retinue.tools.families.base import Complaint, as_json, looking, object_schema
-from retinue.tools.families.sessions_settings import CONTROL, SessionsSettings, status
+from retinue.tools.families.sessions_settings import CONTROL, status
 from retinue.tools.families.sessions_spawn import is_announcing, result_of
 from retinue.tools.families.sessions_talk import LONGEST_STEER, SendTool
 from retinue.tools.families.states import ending_of, session_state
 
 MOST_IDS, MOST_SECONDS, USUAL_SECONDS = 32, 60, 30
-BETWEEN_STEERS_MS = 2_000
 RECENT_MINUTES = 30
 
 
@@ -76,10 +75,6 @@ class ControlTool(SendTool):
             }
         ),
     )
-
-    def __init__(self, settings: SessionsSettings) -> None:
-        super().__init__(settings)
-        self._steered: dict[tuple[str, str], int] = {}
 
     async def answer(self, caller: Caller, args: dict[str, Any]) -> Returned | Laid:
         if caller.woken:
@@ -151,12 +146,6 @@ class ControlTool(SendTool):
         if not asked.message.strip() or len(asked.message) > LONGEST_STEER:
             raise Complaint(f"{self.invalid}: message must have 1 to {LONGEST_STEER} characters")
         kin = await self._target(caller, asked.target)
-        self._steered = {who: at for who, at in self._steered.items() if caller.at - at < BETWEEN_STEERS_MS}
-        who = (caller.id, self.settings.key_of(kin[0]))
-        if who in self._steered:
-            text = "it was steered less than 2 s ago; wait a moment, and say it in one message"
-            return Answer(text=as_json({"status": "rate_limited", "error": text}), error=True)
-        self._steered[who] = caller.at
         return self.deliver(caller, kin, asked.message, steer=True)
 
     async def _kill(self, caller: Caller, asked: ControlArgs) -> Returned:
@@ -167,7 +156,8 @@ class ControlTool(SendTool):
             chosen = [await self._target(caller, asked.target)]
         live = [spec for spec, run in chosen if ending_of(run) is None]
         if not live:
-            return Answer(text=as_json({"status": "done", "action": "kill", "killed": 0, "note": "It has ended."}))
+            note = "None of them is active." if asked.target == "all" else "It has ended."
+            return Answer(text=as_json({"status": "done", "action": "kill", "killed": 0, "note": note}))
         below = [id for spec in live for id in await _live_below(caller, spec.id)]
         reply = {
             "status": "ok",

@@ -89,7 +89,7 @@ def run_in(key: str) -> str | None:
         return None
 
 
-def status(word: Literal["forbidden", "error"], error: str) -> str:
+def status(word: Literal["forbidden", "error", "rate_limited"], error: str) -> str:
     """A refusal as the caller of a session tool reads it."""
     return as_json({"status": word, "error": clip(error, 2_000)})
 

@@ -20,6 +20,9 @@ from retinue.tools.families.states import ending_of, session_state
 
 MAX_SESSIONS, MAX_MESSAGES, MAX_LAST, MAX_TEXT = 200, 500, 20, 4_000
 LONGEST, LONGEST_STEER = 32_000, 4_000
+BETWEEN_STEERS_MS = 2_000
+Steered = dict[tuple[str, str], int]
+"""When a run has last steered which session of its own."""
 QUIET = "Their results are announced in the chat; a session that is kept can be read with sessions_history."
 
 
@@ -196,9 +199,9 @@ class SendTool(_Sessions):
         ),
     )
 
-    def __init__(self, settings: SessionsSettings) -> None:
+    def __init__(self, settings: SessionsSettings, steered: Steered) -> None:
         super().__init__(settings)
-        self.words = words_of(settings)
+        self.words, self._steered = words_of(settings), steered
 
     async def answer(self, caller: Caller, args: dict[str, Any]) -> Returned | Laid:
         asked = self.read(args, SendArgs)
@@ -223,10 +226,22 @@ class SendTool(_Sessions):
         if is_announcing(run):
             wait = f"{key} is done and writes its announcement; write to it when it has ended"
             return Answer(text=status("error", wait), error=True)
+        if steer and self._is_too_soon((caller.id, key), caller.at):
+            text = "it was steered less than 2 s ago; wait a moment, and say it in one message"
+            return Answer(text=status("rate_limited", text), error=True)
         reply = as_json({"status": "accepted", "sessionKey": key, "runId": spec.id})
         gone = status("error", f"{key} cannot be written to now: it has ended, or has too much unread mail")
         send = Send(to=spec.id, text=message, steer=steer)
         return Orders(sends=(send,), answer=reply, refusals={"comms": gone})
+
+    def _is_too_soon(self, who: tuple[str, str], now: int) -> bool:
+        """Whether a session was steered a moment ago, with whichever tool; if not, it is now."""
+        for one in [one for one, at in self._steered.items() if now - at >= BETWEEN_STEERS_MS]:
+            del self._steered[one]
+        if who in self._steered:
+            return True
+        self._steered[who] = now
+        return False
 
     def _go_on(self, caller: Caller, kin: Kin, key: str, message: str) -> Returned:
         """An ended session is taken up by a new run with the same conversation. One that is to be deleted is not: it
@@ -253,11 +268,14 @@ class SendTool(_Sessions):
 
 
 class YieldTool(SessionTool):
-    schema = ToolSchema(
-        name="sessions_yield",
-        description="End your turn and wait: what your sub-agents report is your next message.",
-        parameters=object_schema({"message": {"type": "string", "description": "What you wait for, for people."}}),
-    )
+    def __init__(self, settings: SessionsSettings) -> None:
+        to_chat = "you go on when your sub-agents have ended; what they report is announced in the chat"
+        next_ = "what your sub-agents report is your next message" if settings.announce == "requester" else to_chat
+        self.schema = ToolSchema(
+            name="sessions_yield",
+            description=f"End your turn and wait: {next_}.",
+            parameters=object_schema({"message": {"type": "string", "description": "What you wait for, for people."}}),
+        )
 
     async def answer(self, caller: Caller, args: dict[str, Any]) -> Returned | Laid:
         asked = self.read(args, YieldArgs)

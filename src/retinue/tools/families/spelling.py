@@ -34,7 +34,8 @@ def is_camel(name: str) -> bool:
 def near(word: str, known: Iterable[str]) -> str:
     """` Did you mean 'x'?`, or nothing. Words that differ only in how they are spelled are near."""
     plain = {k.rpartition(".")[2].replace("_", "").lower(): k for k in known}
-    found = difflib.get_close_matches(word[:80].replace("_", "").lower(), plain, n=1)
+    last = word[:80].rpartition(".")[2]
+    found = difflib.get_close_matches(last.replace("_", "").lower(), plain, n=1)
     return f" Did you mean {plain[found[0]]!r}?" if found else ""
 
 
@@ -60,6 +61,10 @@ def read_settings(
         for field, inner in _named(key, value, fields, is_camels=is_camels):
             if field not in fields:
                 there = as_written(fields, [key], is_camels=is_camels) + inner_names(type_)
+                if field not in (key, snake(key)):  # one of a table
+                    head = f"{snake(key)}_"
+                    inner_ones = [f"{key}.{f.removeprefix(head)}" for f in fields if f.startswith(head)]
+                    raise ConfigError(unknown(f"{key}.{field.removeprefix(head)}", inner_ones, f"family {name!r}"))
                 raise ConfigError(unknown(key, there, f"family {name!r}"))
             if field in out:
                 raise ConfigError(f"family {name!r}: {field!r} is set twice, also as {one_line(key, 80)!r}")

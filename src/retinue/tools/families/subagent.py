@@ -171,7 +171,7 @@ class _Starter(FamilyTool):
     async def answer(self, caller: Caller, args: dict[str, Any]) -> Returned:
         if why := self.refuses(caller):
             raise Complaint(why)
-        await self.family.quotas.check(caller, _spent)
+        await self.family.quotas.check(caller, _spent, self.wanted(args))
         tasks, fields = self.asked(caller, args)
         refusals = {"depth": self.too_deep(caller)}
         if self.settings.model:
@@ -190,6 +190,11 @@ class _Starter(FamilyTool):
 
     def too_deep(self, caller: Caller) -> str:
         raise NotImplementedError
+
+    def wanted(self, args: dict[str, Any]) -> int:
+        """How many helpers a call asks for, as far as that can be seen before it is read."""
+        tasks = args.get("tasks")
+        return max(1, len(tasks)) if isinstance(tasks, list) else 1
 
     def asked(self, caller: Caller, args: dict[str, Any]) -> tuple[Sequence[Task], dict[str, Any]]:
         """The tasks, checked, and what the orders of all of them say."""
@@ -358,7 +363,7 @@ def _fail_fast(outcomes: Sequence[ChildOutcome]) -> dict[str, Any]:
     cancelled = [o for o in outcomes if _is_cut_off(o)]
     if not cancelled:
         return {}
-    failed = [o for o in outcomes if o.ending.state not in ("completed", "incomplete") and not _is_cut_off(o)]
+    failed = [o for o in outcomes if o.is_failure and not _is_cut_off(o)]
     first = min(failed, key=lambda o: (o.ending.at, o.item))
     return {
         "fail_fast": {
