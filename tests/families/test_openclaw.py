@@ -116,7 +116,8 @@ async def test_a_thread_without_a_chat_is_an_error(profile: str) -> None:
 @BOTH
 @on_virtual_time
 async def test_a_directory_that_is_refused_is_told_in_json(profile: str, tmp_path: Path) -> None:
-    for cwd, why in (("/etc", "is outside your working directory"), ('no"where', "is no directory that exists")):
+    absent = "is no directory that exists"
+    for cwd, why in (("/etc", "is outside your working directory"), ('no"where', absent), ("no\0where", absent)):
         told = await refusal(spawn("say a", cwd=cwd), profile=profile, options={"cwd": str(tmp_path)})
         assert told["status"] == "error"
         assert why in told["error"]

@@ -202,7 +202,7 @@ async def test_every_refusal_of_a_provider_is_one_of_the_documents_kinds(kind: s
 @on_virtual_time
 async def test_a_directory_that_does_not_exist_is_an_error_of_the_spawn(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
-    for cwd in ("nowhere", "file", str(tmp_path / "gone")):
+    for cwd in ("nowhere", "file", str(tmp_path / "gone"), "no\0where"):
         cast = Cast([spawn("a", {"task": "b", "cwd": cwd}), "thanks"])
         scene = await play(phoenix(cast), cwd=str(tmp_path))
         assert scene.refusal == f"tasks[1].cwd {cwd!r} is no directory that exists; name one, or leave it out"

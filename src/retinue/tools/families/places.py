@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from retinue.core.text import clip
 from retinue.sandbox.paths import strip
 from retinue.tools.base import Caller
 from retinue.tools.families.base import Complaint
@@ -15,12 +16,17 @@ def directory(caller: Caller, asked: str | None, where: str = "") -> str:
     if not asked:
         return caller.cwd
     roots = [r for r in (caller.cwd, *(caller.held.read or ())) if r]
-    path = os.path.realpath(os.path.join(caller.cwd, asked)) if caller.cwd else os.path.normpath(asked)
+    name = repr(clip(asked, 200))
+    absent = f"{where}cwd {name} is no directory that exists; name one, or leave it out"
+    try:
+        path = os.path.realpath(os.path.join(caller.cwd, asked)) if caller.cwd else os.path.normpath(asked)
+    except ValueError:  # no path at all: it holds a NUL, or half a character
+        raise Complaint(absent) from None
     if (roots or caller.held.read is not None) and not inside(path, roots):
         names = ", ".join(dict.fromkeys(roots)) or "a directory that you may read (there is none)"
-        raise Complaint(f"{where}cwd {asked!r} is outside your working directory; name one inside {names}")
+        raise Complaint(f"{where}cwd {name} is outside your working directory; name one inside {names}")
     if not os.path.isdir(path):
-        raise Complaint(f"{where}cwd {asked!r} is no directory that exists; name one, or leave it out")
+        raise Complaint(absent)
     return path
 
 
