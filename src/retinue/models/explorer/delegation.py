@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from retinue.models.explorer.book import Book, Got
+from retinue.models.explorer.book import Book, Got, is_cut
 from retinue.models.explorer.records import Findings, decode, dumps
 
 MARK = "explorer: "
@@ -18,6 +18,7 @@ LOOKING = ("list", "search", "find", "read", "git")
 TOKENS = 4_000_000
 WIDE = 60_000
 """Bytes that a sub-agent may hand in where a result that is too long can be read in pages."""
+ANY_SIZE = 1 << 20
 WAIT_SECONDS = 600
 WAVES, WAITS = 4, 6
 FULL = re.compile(r"limit reached|too many active|concurrency", re.IGNORECASE)
@@ -73,6 +74,22 @@ def _json(got: Got | None) -> Any:
         return None
 
 
+def _sheet(book: Book, got: Got | None) -> Any:
+    """An answer in JSON. Where there was no room for all rows, it says where the whole is."""
+    data = _json(got)
+    left_out = data.get("cut") if isinstance(data, dict) else None
+    where = re.fullmatch(r"artifact (\w+)", _text(left_out, "whole"))
+    if where is None or not book.can("artifact"):
+        return data
+    return _json(book.pages(where[1], ANY_SIZE)) or data
+
+
+def _whole(book: Book, text: str) -> str:
+    """One result of several: when it is cut, the whole of it is kept by itself."""
+    found = book.whole(Got(text, cut=is_cut(text)))
+    return text if found is None else found.text
+
+
 def _failed(name: str, why: str) -> Findings:
     return Findings(name, whole=False, why=" ".join(why.split())[:200] or "it ended without a result", by_child=True)
 
@@ -87,10 +104,10 @@ def _lent(book: Book) -> list[str]:
 def _fanout(book: Book, parts: Sequence[Part], fork: bool) -> Answers:
     out: Answers = {}
     for chunk in _chunks(book, "spawn_agents", parts):
-        got = book.whole(book.ask("spawn_agents", tasks=[{"task": p.task} for p in chunk]))
+        got = book.ask("spawn_agents", tasks=[{"task": p.task} for p in chunk])
         if got is None or got.error:
             continue
-        data = _json(got)
+        data = _sheet(book, got)
         results = data.get("sub_agent_results") if isinstance(data, dict) else None
         by_task = {p.task: p for p in chunk}
         for item in results if isinstance(results, list) else ():
@@ -100,7 +117,7 @@ def _fanout(book: Book, parts: Sequence[Part], fork: bool) -> Answers:
                 continue
             good, bad = outcome.get("success"), outcome.get("failure")
             if isinstance(good, dict):
-                out[part.name] = decode(part.name, _text(good, "result"))
+                out[part.name] = decode(part.name, _whole(book, _text(good, "result")))
             else:
                 out[part.name] = _partial(part.name, _text(bad, "error"))
         for part in by_task.values():
@@ -112,7 +129,7 @@ def _delegate(book: Book, parts: Sequence[Part], fork: bool) -> Answers:
     out: Answers = {}
     for chunk in _chunks(book, "delegate_tasks", parts):
         tasks = [{"task_id": p.name[:190], "prompt": p.task, "tools": _lent(book)} for p in chunk]
-        got = book.whole(book.ask("delegate_tasks", mode="parallel", tasks=tasks))
+        got = book.ask("delegate_tasks", mode="parallel", tasks=tasks)
         if got is None or got.error:
             continue
         rest = got.text
@@ -123,7 +140,7 @@ def _delegate(book: Book, parts: Sequence[Part], fork: bool) -> Answers:
                 continue
             rest = rest[head.end() :]
             end = re.search(rf"\n\n### {re.escape(after.name[:190])} \(\w+\)\n", rest) if after else None
-            body = rest[: end.start()] if end else rest
+            body = _whole(book, rest[: end.start()] if end else rest)
             out[part.name] = decode(part.name, body) if head[1] == "completed" else _partial(part.name, body)
     return out
 
@@ -131,9 +148,10 @@ def _delegate(book: Book, parts: Sequence[Part], fork: bool) -> Answers:
 def _batch(book: Book, parts: Sequence[Part], fork: bool) -> Answers:
     out: Answers = {}
     tasks = [{"label": p.name, "task_prompt": p.task} for p in parts]
-    data = _json(got := book.whole(book.ask("parallel_subagent", tasks=tasks)))
+    got = book.ask("parallel_subagent", tasks=tasks)
     if got is None or got.error:
         return out
+    data = _sheet(book, got)
     results = data.get("results") if isinstance(data, dict) else None
     for n, part in enumerate(parts):
         item = results[n] if isinstance(results, list) and n < len(results) else None
@@ -146,15 +164,14 @@ def _single(book: Book, parts: Sequence[Part], fork: bool) -> Answers:
     for part in parts:
         got = book.ask("subagent", label=part.name, task_prompt=part.task)
         if got is not None and not got.error:
-            out[part.name] = _summary(book, part.name, _json(book.whole(got)))
+            out[part.name] = _summary(book, part.name, _json(got))
     return out
 
 
 def _summary(book: Book, name: str, item: Any) -> Findings:
     """A result object of the family `subagent`: its output may be cut, and then the whole is kept elsewhere."""
     output = _text(item, "output")
-    whole = book.whole(Got(output, cut="(truncated)" in output[-200:]))
-    text = whole.text if whole else output
+    text = _whole(book, output)
     if isinstance(item, dict) and item.get("success") is True:
         return decode(name, text)
     return _partial(name, f"{_text(item, 'error')}\n{text}")
@@ -213,9 +230,9 @@ def _heard(book: Book, ids: dict[str, str], out: Answers) -> bool:
     if book.can("agent_wait") or not book.can("agent_status"):
         for n in range(WAITS):
             got = book.ask("agent_wait", n, agent_ids=list(ids.values()), timeout_seconds=WAIT_SECONDS)
-            data = _json(got := book.whole(got))
             if got is None:
                 break
+            data = _sheet(book, got)
             agents = data.get("agents") if isinstance(data, dict) else None
             for item in agents if isinstance(agents, list) else ():
                 states[_text(item, "agent_id")] = item
@@ -229,8 +246,8 @@ def _heard(book: Book, ids: dict[str, str], out: Answers) -> bool:
     for name, id in ids.items():
         item = states.get(id)
         if item is None or item.get("is_final") is not True:
-            item = _json(book.whole(book.ask("agent_status", id_nth(book, id), agent_id=id)))
-        out[name] = _ended(name, item if isinstance(item, dict) else {})
+            item = _json(book.ask("agent_status", id_nth(book, id), agent_id=id))
+        out[name] = _ended(book, name, item if isinstance(item, dict) else {})
     return not book.pending
 
 
@@ -239,9 +256,9 @@ def id_nth(book: Book, id: str) -> int:
     return max(0, len(book.answers("agent_status", {"agent_id": id})) - 1)
 
 
-def _ended(name: str, item: dict[str, Any]) -> Findings:
+def _ended(book: Book, name: str, item: dict[str, Any]) -> Findings:
     if item.get("state") == "completed":
-        return decode(name, _text(item, "output"))
+        return decode(name, _whole(book, _text(item, "output")))
     if item.get("is_final") is not True:
         return _failed(name, "it did not end in time")
     return _partial(name, _text(item, "error") or _text(item, "state"))
@@ -257,7 +274,7 @@ def _sessions(book: Book, parts: Sequence[Part], fork: bool) -> Answers:
         later = []
         for part in todo:
             args: dict[str, Any] = {"task": part.task, "label": part.name, "timeoutSeconds": WAIT_SECONDS}
-            got = book.whole(book.ask("sessions_spawn", tries[part.name], **args))
+            got = book.ask("sessions_spawn", tries[part.name], **args)
             data = _json(got)
             state = _text(data, "status")
             if got is not None and got.error:
@@ -265,7 +282,7 @@ def _sessions(book: Book, parts: Sequence[Part], fork: bool) -> Answers:
                     tries[part.name] += 1
                     later.append(part)
             elif state == "ok":
-                out[part.name] = decode(part.name, _text(data, "reply"))
+                out[part.name] = decode(part.name, _whole(book, _text(data, "reply")))
             elif state in ("accepted", "timeout"):
                 accepted[part.name] = _text(data, "runId")
             elif got is not None:
@@ -279,19 +296,19 @@ def _sessions(book: Book, parts: Sequence[Part], fork: bool) -> Answers:
         if book.pending:
             return out
         for name, id in accepted.items():
-            out[name] = _announced(name, book.news.get(id, ""))
+            out[name] = _announced(book, name, book.news.get(id, ""))
         todo = later
         if not todo or not accepted:
             break
     return out
 
 
-def _announced(name: str, news: str) -> Findings:
+def _announced(book: Book, name: str, news: str) -> Findings:
     state = re.search(r"^status: (\w+)$", news, re.MULTILINE)
     if state is None:
         return _failed(name, "it did not report in time")
     _, _, result = news.partition("\nresult:\n")
-    return decode(name, result) if state[1] == "ok" else _partial(name, f"{state[1]}\n{result}")
+    return decode(name, _whole(book, result)) if state[1] == "ok" else _partial(name, f"{state[1]}\n{result}")
 
 
 def _partial(name: str, text: str) -> Findings:
