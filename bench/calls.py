@@ -27,7 +27,7 @@ from retinue.core.values import ModelInfo, User
 from retinue.models.anthropic import Anthropic
 from retinue.models.base import Request
 from retinue.models.http import Client, HttpModel
-from retinue.models.machine import DESCRIPTORS
+from retinue.models.machine_limits import DESCRIPTORS
 
 EVENTS: tuple[dict[str, Any], ...] = (
     {"type": "message_start", "message": {"id": "m", "model": "m", "content": [], "usage": {"input_tokens": 60}}},

@@ -11,7 +11,7 @@ from typing import Any
 from common import FINAL, PARENT_SYSTEM, SYSTEM, Ctx  # type: ignore[import-not-found]
 
 from retinue import Agent, Caller, Orders, Retinue, Rules, tool
-from retinue.core.orders import Order, Spec
+from retinue.core.spec import Order, Spec
 from retinue.core.state import Ended, Run
 from retinue.core.tree import Changes
 from retinue.core.values import Assistant, Call, Ending, ModelInfo, Result, User

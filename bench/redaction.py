@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from retinue.core.secrets import Redactor
+from retinue.core.redaction import Redactor
 
 N_SECRETS = 20
 BOUND_US = 3.0

@@ -14,13 +14,13 @@ import tempfile
 import time
 from pathlib import Path
 
-from retinue.core.orders import Order, Spec
+from retinue.core.spec import Order, Spec
 from retinue.core.state import Queued, Run
-from retinue.sandbox.bare import Unsandboxed
 from retinue.sandbox.base import Command, Sandbox
 from retinue.sandbox.bwrap import find_sandbox
+from retinue.sandbox.unsandboxed import Unsandboxed
 from retinue.tools.base import Caller
-from retinue.tools.builtin.processes import Processes
+from retinue.tools.builtin.run_processes import Processes
 from retinue.tools.builtin.shell import ShellTool
 
 ENVIRONMENT = {"PATH": "/usr/bin:/bin", "HOME": os.path.expanduser("~")}

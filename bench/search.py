@@ -16,7 +16,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from retinue.core.orders import Order, Spec
+from retinue.core.spec import Order, Spec
 from retinue.core.state import Queued, Run
 from retinue.tools.base import Answer, Caller
 from retinue.tools.builtin.search import Search

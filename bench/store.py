@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from retinue.cli.places import Places
-from retinue.cli.shelf import Shelf
 from retinue.core.tree import Changes
-from retinue.store.sqlite import SqliteStore
-from retinue.store.sqlite_rows import Batch, encode
+from retinue.host.listing import Shelf
+from retinue.host.project_paths import Places
+from retinue.store.sqlite.sqlite_store import SqliteStore
+from retinue.store.sqlite.tables import Batch, encode
 from tests.contracts.world import World
 from tests.store.old import Old
 

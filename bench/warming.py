@@ -111,7 +111,7 @@ def main() -> None:
     parser.add_argument("--latency", type=float, default=200.0, help="milliseconds")
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
-    command = [sys.executable, "-m", "retinue.testing.fake_llm", "--latency", str(options.latency)]
+    command = [sys.executable, "-m", "retinue.testing.fake_llm.fake_provider", "--latency", str(options.latency)]
     for name in CASES:
         # A provider of its own for each, so that nobody finds what another has cached.
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as provider:

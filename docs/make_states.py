@@ -37,8 +37,8 @@ from retinue.core.events import (
     ToolReturned,
     Woke,
 )
-from retinue.core.orders import Lane, Order, Orders
-from retinue.core.permits import question_id
+from retinue.core.permissions import question_id
+from retinue.core.spec import Lane, Order, Orders
 from retinue.core.state import Ended
 from retinue.core.tree import Changes
 from retinue.core.trees import Trees

@@ -5,7 +5,7 @@ import asyncio
 from retinue import Agent, Retinue, tool
 from retinue.models.catalog import Catalog
 from retinue.testing import call
-from retinue.testing.fake_llm import FakeLLM
+from retinue.testing.fake_llm.fake_provider import FakeLLM
 
 
 @tool(restart="pure", risk="read")

@@ -9,11 +9,12 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from retinue.agent import Agent
     from retinue.api import Retinue, run_sync
     from retinue.budgets import Spending, Spent
     from retinue.channels.base import Channel
     from retinue.core.effects import ChildOutcome
-    from retinue.core.orders import Context, Lane, Order, Orders, Retry, Send, Wait
+    from retinue.core.spec import Context, Lane, Order, Orders, Retry, Send, Wait
     from retinue.core.values import (
         Artifact,
         Assistant,
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
         Usage,
         User,
     )
-    from retinue.definitions import Agent
     from retinue.errors import (
         ConfigError,
         Defect,
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
         StoreTooNew,
     )
     from retinue.groups import Group
-    from retinue.housekeeping import Retention
+    from retinue.maintenance import Retention
     from retinue.models.base import Model, Request
     from retinue.outcomes import ChildEnd, Node, Outcome
     from retinue.pricing import CacheUse, PriceTag
@@ -77,7 +77,7 @@ _HOMES = {
     "retinue.api": ("Retinue", "run_sync"),
     "retinue.budgets": ("Spending", "Spent"),
     "retinue.core.effects": ("ChildOutcome",),
-    "retinue.core.orders": (
+    "retinue.core.spec": (
         "Context",
         "Lane",
         "Order",
@@ -106,7 +106,7 @@ _HOMES = {
         "Usage",
         "User",
     ),
-    "retinue.definitions": ("Agent",),
+    "retinue.agent": ("Agent",),
     "retinue.errors": (
         "ConfigError",
         "Defect",
@@ -126,7 +126,7 @@ _HOMES = {
         "StoreTooNew",
     ),
     "retinue.groups": ("Group",),
-    "retinue.housekeeping": ("Retention",),
+    "retinue.maintenance": ("Retention",),
     "retinue.outcomes": ("ChildEnd", "Node", "Outcome"),
     "retinue.pricing": ("CacheUse", "PriceTag"),
     "retinue.runtime.bus": ("Delta", "Step"),

@@ -10,35 +10,35 @@ from typing import Any, Literal
 
 import msgspec
 
-from retinue import asked
+from retinue import open_questions as asked
+from retinue.agent import Agent
 from retinue.channels.base import Channel
 from retinue.config import environment_secrets, own_places
 from retinue.core.events import Narrowed, Posted, Requested, Woke
 from retinue.core.history import complete_turns
-from retinue.core.orders import Base, Order
-from retinue.core.secrets import Redactor
+from retinue.core.ids import run_id
+from retinue.core.redaction import Redactor
 from retinue.core.spawn import cannot_write, fork_point
+from retinue.core.spec import Base, Order
 from retinue.core.state import Ended
-from retinue.core.text import run_id
 from retinue.core.values import Capabilities, Mail, Message, Rules, checked
-from retinue.crew import Crew
-from retinue.definitions import Agent
 from retinue.errors import ConfigError, NotFound, Refused, RetinueError
 from retinue.groups import Groups
-from retinue.housekeeping import Retention
+from retinue.maintenance import Retention
 from retinue.models.base import Model, Models
 from retinue.outcomes import Node, Outcome, build_outcome, state_word
 from retinue.pricing import PriceTag, Pricing
+from retinue.registry import Crew
 from retinue.runtime.bus import Delta, Step
 from retinue.runtime.clock import Clock, SystemClock
 from retinue.runtime.engine import Engine
-from retinue.runtime.redact import learn_from
-from retinue.sandbox.holding import real_paths
+from retinue.runtime.secret_filter import learn_from
+from retinue.sandbox.open_directories import real_paths
 from retinue.store.base import Row, Store, Summary
 from retinue.store.memory import MemoryStore
-from retinue.store.sqlite import SqliteStore
+from retinue.store.sqlite.sqlite_store import SqliteStore
 from retinue.tools.builtin.artifacts import PAGE
-from retinue.tools.builtin.kit import Kit
+from retinue.tools.builtin.builtin_tools import Kit
 from retinue.tools.toolbox import Toolbox
 
 

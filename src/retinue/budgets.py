@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 
-from retinue.core.accounts import Account
+from retinue.core.account import Account
 from retinue.core.events import LimitChanged
-from retinue.core.limits import budget_of, cannot_change, open_questions
+from retinue.core.limit_questions import budget_of, cannot_change, open_questions
 from retinue.core.values import NANOS_PER_USD, Budget, OnLimit, Value
 from retinue.errors import ConfigError, Refused
-from retinue.housekeeping import Housekeeping
+from retinue.maintenance import Housekeeping
 
 
 class Spent(Value):

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 from retinue.budgets import Budgets
 from retinue.core.events import CancelAsked
-from retinue.core.orders import Spec
+from retinue.core.spec import Spec
 from retinue.core.state import Ended
-from retinue.core.unheard import unheard
+from retinue.core.unheard_results import unheard
 from retinue.core.values import Mail, User, Value, Who
 from retinue.errors import NotFound
 from retinue.outcomes import ChildEnd, child_end, state_word

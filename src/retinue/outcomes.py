@@ -7,11 +7,11 @@ from typing import Any
 
 import msgspec
 
-from retinue.core.accounts import SURE, Account
+from retinue.agent import Agent
+from retinue.core.account import SURE, Account
 from retinue.core.provenance import tell
 from retinue.core.state import Ended, Run
 from retinue.core.values import NANOS_PER_USD, Artifact, End, Helpers, ModelInfo, Usage, Who
-from retinue.definitions import Agent
 from retinue.errors import RunFailed
 from retinue.pricing import CacheUse, PriceTag, cache_use, price_tag
 from retinue.store.base import Row

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from retinue.core.caches import Cached, Prefixes, Tag
-from retinue.core.orders import Base, Order, Spec
+from retinue.core.cache_figures import Cached, Prefixes, Tag
+from retinue.core.price_tags import Expected, Source, expect
 from retinue.core.shared import Shared
+from retinue.core.spec import Base, Order, Spec
 from retinue.core.state import Run, calls_of
-from retinue.core.tags import Expected, Source, expect
 from retinue.core.values import NANOS_PER_USD
 from retinue.store.base import Row
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from retinue import Agent, Caller, Orders, Outcome, Retinue, tool
 from retinue.models.base import Request
-from retinue.store.sqlite import SqliteStore
+from retinue.store.sqlite.sqlite_store import SqliteStore
 from retinue.testing import MemoryStore, Scripted, VirtualClock, call, run_virtual
 from retinue.tools.function import FunctionTool
 

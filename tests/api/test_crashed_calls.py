@@ -15,7 +15,7 @@ from retinue import Agent, Budget
 from retinue.core.values import ModelInfo, Reply, Usage
 from retinue.models.base import Request
 from retinue.testing import Scripted
-from retinue.testing.fake_llm import FakeLLM, Settings
+from retinue.testing.fake_llm.fake_provider import FakeLLM, Settings
 from tests.api.house import Home, last, lead_of, on_virtual_time
 from tests.api.test_kill_loops import die
 
@@ -114,7 +114,7 @@ LIFE = """
 import asyncio, sys
 from retinue import Agent, Budget, Retinue
 from retinue.models.catalog import Catalog
-from retinue.models.terms import Terms
+from retinue.models.provider_settings import Terms
 from tests.api.house import lead_of
 
 async def main(store, url):

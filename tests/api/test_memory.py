@@ -16,7 +16,7 @@ from retinue.runtime.timers import SPARE, Timers
 from retinue.testing import VirtualClock, call
 from tests.api.house import agent, hiring, lead_of, on_virtual_time
 
-OURS = ("retinue.core", "retinue.runtime", "retinue.sandbox.holding", "retinue.tools.toolbox", "retinue.api")
+OURS = ("retinue.core", "retinue.runtime", "retinue.sandbox.open_directories", "retinue.tools.toolbox", "retinue.api")
 
 
 def sizes(of: object, name: str, seen: set[int]) -> Iterator[tuple[str, int]]:

@@ -23,7 +23,7 @@ from retinue import (
     run_sync,
     tool,
 )
-from retinue.core.orders import Order
+from retinue.core.spec import Order
 from retinue.core.values import ToolSchema
 from retinue.models.base import Request
 from retinue.testing import Scripted, VirtualClock, call

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from retinue import Agent, Answer, Capabilities, NotFound, Refused, Retinue
-from retinue.asked import open_questions
 from retinue.core.values import Result
 from retinue.models.base import Request
+from retinue.open_questions import open_questions
 from retinue.testing import Scripted, VirtualClock, call
 from retinue.tools.base import Caller, Returned
-from retinue.tools.builtin.base import Arguments, Builtin
+from retinue.tools.builtin.builtin_tool import Arguments, Builtin
 from tests.api.house import STORES, Home, agent, ended, lead_of, on_virtual_time
 
 

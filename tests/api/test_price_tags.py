@@ -16,7 +16,7 @@ from retinue.errors import ConfigError
 from retinue.models.codec import Options
 from retinue.models.http import HttpModel
 from retinue.testing import call
-from retinue.testing.fake_llm import Heard
+from retinue.testing.fake_llm.fake_provider import Heard
 from tests.models.http_world import QUICK, talking
 
 N = 5

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from retinue import Agent, ConfigError, Retention, Retinue
-from retinue.store.sqlite import SqliteStore
+from retinue.store.sqlite.sqlite_store import SqliteStore
 from retinue.testing import MemoryStore, Scripted, VirtualClock, run_virtual
-from retinue.tools.builtin.spool import Spool, Start
+from retinue.tools.builtin.command_record import Spool, Start
 from tests.contracts.store import run_async
 
 KINDS = ("memory", "sqlite")

@@ -7,17 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from retinue import (
-    Ask,
-    Capabilities,
-    Delta,
-    NotFound,
-    Refused,
-    Retinue,
-    Rules,
-    Step,
-    tool,
-)
+from retinue import Ask, Capabilities, Delta, NotFound, Refused, Retinue, Rules, Step, tool
 from retinue.core.events import Asked, Replied, Requested
 from retinue.core.values import Result
 from retinue.models.base import Request

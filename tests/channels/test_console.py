@@ -17,7 +17,7 @@ import pytest
 from retinue import Origin, RetinueError
 from retinue.channels import console
 from retinue.channels.console import Console
-from retinue.core.display import several_lines
+from retinue.formats.safe_text import several_lines
 from tests.contracts.channel import ChannelContract, Side, delivery
 from tests.contracts.world import run_async
 from tests.waiting import SECONDS

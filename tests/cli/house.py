@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from retinue.cli import client
 from retinue.cli.main import main
-from retinue.testing.fake_llm import FakeLLM
+from retinue.host import client
+from retinue.testing.fake_llm.fake_provider import FakeLLM
 from tests.cli.zygote import zygote
 from tests.waiting import SECONDS
 
@@ -204,7 +204,7 @@ class House:
         for lock in (self.folder / "data").glob("retinue/projects/*/retinue.db.lock"):
             with contextlib.suppress(ValueError, ProcessLookupError, FileNotFoundError):
                 pid = int(lock.read_text())
-                if b"retinue.cli.host" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                if b"retinue.host.daemon" in Path(f"/proc/{pid}/cmdline").read_bytes():
                     os.kill(pid, signal.SIGKILL)
 
 

@@ -1,6 +1,6 @@
 """Records what a watcher is told of real runs, on virtual time: `python -m tests.cli.record` writes the fixtures again.
 
-Each line is an item of `retinue.cli.wire` as JSON. Terminal and dashboard are tested on the same files.
+Each line is an item of `retinue.host.requests` as JSON. Terminal and dashboard are tested on the same files.
 """
 
 from __future__ import annotations
@@ -13,11 +13,12 @@ from typing import Any
 import msgspec
 
 from retinue import Agent, Lane, ModelUnavailable, Retinue, tool
-from retinue.cli import inside, wire
-from retinue.core.orders import Retry
+from retinue.core.spec import Retry
 from retinue.core.values import ModelInfo
+from retinue.host import follow as inside
+from retinue.host import requests as wire
 from retinue.testing import MemoryStore, Scripted, VirtualClock, call, run_virtual
-from retinue.tools.builtin.base import Arguments, Builtin
+from retinue.tools.builtin.builtin_tool import Arguments, Builtin
 from tests.api.house import hiring
 
 FOLDER = Path(__file__).parent / "fixtures"

@@ -10,20 +10,22 @@ from pathlib import Path
 import pytest
 
 from retinue import Agent, Retinue
-from retinue.cli import facts, places, words
-from retinue.cli.board import Board
-from retinue.cli.book import Book
-from retinue.cli.exporting import FORMATS
-from retinue.cli.feed import conclude
-from retinue.cli.screen import Focus, Screen
-from retinue.cli.shelf import Shelf
-from retinue.cli.top import cells, headline
-from retinue.cli.view import View
-from retinue.core.money import money
+from retinue.cli.terminal.screen import Focus, Screen
+from retinue.cli.tui.project_runs import Board
+from retinue.cli.tui.top_app import cells, headline
 from retinue.core.values import ModelInfo, Usage
+from retinue.formats.money import money
+from retinue.host import project_paths as places
+from retinue.host.listing import Shelf
+from retinue.host.record import Book
 from retinue.models.base import Request
-from retinue.store.sqlite import SqliteStore
+from retinue.store.sqlite.sqlite_store import SqliteStore
 from retinue.testing import Scripted, call
+from retinue.view import format as words
+from retinue.view import totals as facts
+from retinue.view.export_formats import FORMATS
+from retinue.view.rows import View
+from retinue.view.updates import conclude
 from tests.api.house import hiring, last
 from tests.api.test_kill_loops import die
 from tests.cli.house import House

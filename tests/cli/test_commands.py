@@ -209,8 +209,8 @@ def test_runs_are_completed_with_their_task(tmp_path: Path) -> None:
 
 
 def test_an_address_that_means_several_runs_lists_them(tmp_path: Path) -> None:
-    from retinue.cli import places
-    from retinue.cli.shelf import Shelf
+    from retinue.host import project_paths as places
+    from retinue.host.listing import Shelf
 
     with house(tmp_path) as home:
         for n in range(3):

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from retinue.cli import settings
-from retinue.cli.door import Door
+from retinue.cli.context import Door
+from retinue.host import project_config as settings
 from tests.cli.house import SECONDS, House
 from tests.needs import needs
 

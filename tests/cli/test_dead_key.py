@@ -8,9 +8,9 @@ from typing import Any, cast
 
 import pytest
 
-from retinue.cli.lending import Lender
+from retinue.host.keys import Lender
 from retinue.testing import call
-from retinue.testing.fake_llm import Heard
+from retinue.testing.fake_llm.fake_provider import Heard
 from tests.cli.house import MODEL, Gate, House, Llm
 
 SPEAKS = {

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from retinue.cli.deciding import LATER, PERMISSION, Decision
-from retinue.cli.typed import MARK_SECONDS, QUIET_SECONDS
+from retinue.cli.terminal.decision import LATER, PERMISSION, Decision
+from retinue.cli.terminal.typed_answer import MARK_SECONDS, QUIET_SECONDS
 from retinue.testing import call
 from tests.cli.house import House, house
 from tests.cli.terminal import terminal

@@ -6,7 +6,7 @@ import re
 import tomllib
 from pathlib import Path
 
-from retinue.cli.doctor.machine import EXTRAS, LIBRARIES
+from retinue.cli.doctor.machine_checks import EXTRAS, LIBRARIES
 from tests.cli.house import House
 
 PROJECT = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]

@@ -206,7 +206,7 @@ def test_new_keys_hold_from_the_next_command_on(tmp_path: Path) -> None:
 
 
 def test_a_store_that_another_program_holds_is_named(tmp_path: Path) -> None:
-    from retinue.store.sqlite_open import Lock
+    from retinue.store.sqlite.database_file import Lock
 
     with house(tmp_path) as home:
         store = tmp_path / "held.db"

@@ -15,17 +15,17 @@ import pyte
 import pytest
 from rich.text import Text
 
-from retinue.cli.feed import feed
-from retinue.cli.keys import Decoder, Editor, Keys
-from retinue.cli.manners import Manners, manners
-from retinue.cli.paint import Painter
-from retinue.cli.screen import Focus, Screen, branches, columns, cut, wrap
-from retinue.cli.transcript import Transcripts
-from retinue.cli.view import View
+from retinue.cli.terminal.keyboard import Decoder, Editor, Keys
+from retinue.cli.terminal.painter import Painter
+from retinue.cli.terminal.screen import Focus, Screen, branches, columns, cut, wrap
+from retinue.cli.terminal.terminal_style import Manners, manners
 from retinue.core.events import Entry, Replied
-from retinue.core.orders import Order, Spec
+from retinue.core.spec import Order, Spec
 from retinue.core.state import NOTHING, Asking, Calls, Ended, Question, Queued, Run, State, Thinking
 from retinue.core.values import Assistant, Call, Ending, Reply, Result, Usage, User
+from retinue.view.rows import View
+from retinue.view.transcript import Transcripts
+from retinue.view.updates import feed
 from tests.cli.record import SCENES, load
 
 AT = 1_800_000_000_000

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from retinue.cli import client
+from retinue.host import client
 from tests.cli.house import Gate, house, is_alive
 from tests.waiting import SECONDS
 

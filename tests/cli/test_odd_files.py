@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from retinue.errors import StoreError
-from retinue.sandbox import regular
-from retinue.store.sqlite_open import connect
+from retinue.sandbox import regular_file as regular
+from retinue.store.sqlite.database_file import connect
 from retinue.testing import call
 from tests.cli.house import House, house
 from tests.needs import needs

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from retinue.cli import words
-from retinue.cli.hiring import OLD_MS, SETTLED_MS, FanOuts
-from retinue.core.caches import Tag
-from retinue.core.orders import Base, Order, Slot, Spec
+from retinue.core.cache_figures import Tag
+from retinue.core.spec import Base, Order, Slot, Spec
 from retinue.testing import call
+from retinue.view import format as words
+from retinue.view.fan_out_costs import OLD_MS, SETTLED_MS, FanOuts
 from tests.cli.house import house
 
 PRICED = ("--model", "openai-chat:gpt-5")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from retinue.cli.host import retention_of
-from retinue.housekeeping import Retention
+from retinue.host.daemon import retention_of
+from retinue.maintenance import Retention
 from tests.cli.house import house
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from retinue.cli.group import COMMANDS
+from retinue.cli.command_list import COMMANDS
 from tests.cli.house import House, house
 
 HEAVY = ("asyncio", "aiohttp", "rich", "textual", "yaml", "mcp", "starlette", "prompt_toolkit", "retinue.api")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from retinue.cli.stream_json import Head, lines
-from retinue.cli.wire import Begun, Final, Heard, Item, Said, Stepped, Stood
 from retinue.core.events import Entry, ModelFailed, Ordered, Replied, ToolReturned
-from retinue.core.orders import Order, Orders, Slot, Spec
+from retinue.core.spec import Order, Orders, Slot, Spec
 from retinue.core.state import Ended, Run, Thinking
 from retinue.core.values import Assistant, Call, Ending, Reply, Result, Usage, User
+from retinue.host.requests import Begun, Final, Heard, Item, Said, Stepped, Stood
 from retinue.store.base import Row
+from retinue.view.stream_json import Head, lines
 
 ROOT, CHILD = "root-run", "child-run"
 TOP = Spec(id=ROOT, order=Order(agent="main-0a1b2c3d", task="go", label="main", cwd="/work"), root=ROOT, model="p:m")

@@ -13,12 +13,12 @@ from textual.pilot import Pilot
 from textual.screen import Screen
 from textual.widgets import DataTable, Input, Static
 
-from retinue.cli import places
-from retinue.cli.board import Board, spark
-from retinue.cli.top import Decide, Opened, Say, Top, matches, pick
-from retinue.cli.view import View
-from retinue.core.orders import Order, Spec
+from retinue.cli.tui.project_runs import Board, spark
+from retinue.cli.tui.top_app import Decide, Opened, Say, Top, matches, pick
+from retinue.core.spec import Order, Spec
+from retinue.host import project_paths as places
 from retinue.testing import call
+from retinue.view.rows import View
 from tests.cli.house import SECONDS, House, house
 from tests.cli.terminal import terminal
 from tests.cli.test_live import FANOUT, Staff

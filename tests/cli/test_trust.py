@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from retinue.config.trust import Trust
+from retinue.config.trust_record import Trust
 from retinue.errors import ConfigError
 from tests.cli.house import House
 
@@ -244,8 +244,10 @@ def test_a_project_that_nobody_trusted_is_not_read(home: House) -> None:
 
 
 def test_every_place_that_a_loader_reads_is_covered() -> None:
-    from retinue.config import trust
-    from retinue.library import context, find, skills
+    from retinue.agent_files import agents_md as context
+    from retinue.agent_files import discovery as find
+    from retinue.agent_files import skills
+    from retinue.config import trust_record as trust
 
     read = [place.path for place in find.PROJECT] + [*context.NAMES] + [*skills.FOLDERS]
     for path in (*read, ".mcp.json", ".vscode/mcp.json", ".gemini/settings.json", ".codex/config.toml"):

@@ -10,12 +10,17 @@ from typing import Any
 import pytest
 
 from retinue import errors
-from retinue.cli import asking, exits, places, provider, wire, words
-from retinue.cli.desk import Desk
-from retinue.cli.lending import Lender
-from retinue.cli.plan import Plan
-from retinue.cli.plans import Plans
-from retinue.cli.running import found_severity
+from retinue.cli import exit_codes as exits
+from retinue.cli import run_arguments as asking
+from retinue.cli.foreground_run import found_severity
+from retinue.host import model_choice as provider
+from retinue.host import project_paths as places
+from retinue.host import requests as wire
+from retinue.host.builder import Plans
+from retinue.host.host import Desk
+from retinue.host.keys import Lender
+from retinue.host.plan import Plan
+from retinue.view import format as words
 
 
 @pytest.mark.parametrize(

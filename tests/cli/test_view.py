@@ -5,15 +5,15 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from retinue.cli import wire
-from retinue.cli.feed import feed
-from retinue.cli.rows import Row
-from retinue.cli.view import OVER, View, view
-from retinue.core.display import one_line
 from retinue.core.events import CancelAsked, ChildEnded, Described, Entry, Replied
-from retinue.core.orders import Order, Spec
+from retinue.core.spec import Order, Spec
 from retinue.core.state import NOTHING, Run, Thinking
 from retinue.core.values import Assistant, Call, ModelInfo, Reply, Usage
+from retinue.formats.safe_text import one_line
+from retinue.host import requests as wire
+from retinue.view.rows import OVER, View, view
+from retinue.view.run_row import Row
+from retinue.view.updates import feed
 from tests.cli.record import SCENES, load, record
 
 START = 1_800_000_000_000

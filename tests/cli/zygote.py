@@ -17,11 +17,11 @@ from typing import IO
 CODE = """
 import array, asyncio, gc, json, os, socket, sys, threading
 import aiohttp
-import retinue.cli.host, retinue.models.openai_chat
+import retinue.host.daemon, retinue.models.openai_chat
 from retinue.api import Retinue
-from retinue.cli.lending import Lender
-from retinue.cli.plan import Plan
-from retinue.cli.plans import Plans
+from retinue.host.keys import Lender
+from retinue.host.plan import Plan
+from retinue.host.builder import Plans
 from retinue.tools.families.profiles import FAMILIES
 
 async def warm():
@@ -58,7 +58,7 @@ while True:
     os.environ.clear()
     os.environ.update(told["env"])
     os.chdir(told["cwd"])
-    os._exit(retinue.cli.host.main(told["argv"]))
+    os._exit(retinue.host.daemon.main(told["argv"]))
 """
 
 
@@ -76,7 +76,7 @@ class Zygote:
     def __init__(self) -> None:
         self._line, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         # The name of the host's module is an argument, so that its processes are found by it.
-        command = [sys.executable, "-c", CODE, "retinue.cli.host", str(theirs.fileno())]
+        command = [sys.executable, "-c", CODE, "retinue.host.daemon", str(theirs.fileno())]
         env = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
         self._process = subprocess.Popen(command, pass_fds=[theirs.fileno()], env=env, stderr=subprocess.DEVNULL)
         theirs.close()

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from retinue.config.edit import changed, set_value
 from retinue.config.layers import read_layer
+from retinue.config.toml_edit import changed, set_value
 from retinue.errors import ConfigError
 
 MINE = """\

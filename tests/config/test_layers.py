@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from retinue.config import read_config
-from retinue.config.known import every_setting
 from retinue.config.layers import Kind, Settings, read_environment, read_flags, read_layer
-from retinue.config.models import catalog_of, model_environment, resolved
+from retinue.config.model_config import catalog_of, model_environment, resolved
 from retinue.config.problems import ConfigProblems
 from retinue.config.schema import Models
+from retinue.config.setting_list import every_setting
 from retinue.errors import ConfigError
 
 
@@ -268,8 +268,8 @@ def test_json5_says_the_same_as_toml_with_the_lines_of_its_keys() -> None:
 
 
 def test_prices_and_terms_reach_the_catalog_and_the_host(tmp_path: Path) -> None:
-    from retinue.cli.lending import Lender
-    from retinue.config.models import declarations
+    from retinue.config.model_config import declarations
+    from retinue.host.keys import Lender
 
     file = tmp_path / "config.toml"
     file.write_text(

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from retinue.config import read_config
-from retinue.config.edit import changed
 from retinue.config.layers import Settings, read_layer
+from retinue.config.toml_edit import changed
 from retinue.errors import ConfigError
 
 TOML = b"""# a file with everything in it

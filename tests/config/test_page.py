@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from retinue.config.edit import literal
-from retinue.config.known import every_setting, is_mapping
+from retinue.config.setting_list import every_setting, is_mapping
+from retinue.config.toml_edit import literal
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "configuration.md"
 

@@ -11,7 +11,7 @@ import pytest
 
 from retinue import Delivery, Origin, RetinueError
 from retinue.channels.base import Channel
-from retinue.core.text import digest
+from retinue.core.ids import digest
 from tests.contracts.world import START, run_async
 
 ADA = Origin(channel="post", user="ada", thread="42")

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from retinue.core.board import Act, Added, Board, Removed, Updated
 from retinue.core.events import CancelAsked, Forgotten
+from retinue.core.task_list import Act, Added, Board, Removed, Updated
 from retinue.errors import StoreError
 from tests.contracts.world import Opening, World, run_async
 

@@ -6,15 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from retinue.core.board import Added
-from retinue.core.events import (
-    CancelAsked,
-    Dropped,
-    Forgotten,
-    Posted,
-    Requested,
-)
-from retinue.core.orders import Base
+from retinue.core.events import CancelAsked, Dropped, Forgotten, Posted, Requested
+from retinue.core.spec import Base
+from retinue.core.task_list import Added
 from retinue.core.tree import Changes
 from retinue.core.values import Mail, Origin, User
 from retinue.errors import NotFound, StoreError

@@ -4,16 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from retinue.core.events import (
-    Acked,
-    Described,
-    Forgotten,
-    Posted,
-    Registered,
-    Requested,
-    Sent,
-)
-from retinue.core.orders import Base, Context
+from retinue.core.events import Acked, Described, Forgotten, Posted, Registered, Requested, Sent
+from retinue.core.spec import Base, Context
 from retinue.core.state import Ended
 from retinue.core.values import Assistant, Call, Definition, Mail, ModelInfo, Origin, Result
 from tests.contracts.world import Opening, World, run_async, texts

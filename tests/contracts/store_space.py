@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 
 from retinue.core.events import Acked, Dropped, Sent
-from retinue.core.orders import Base
+from retinue.core.spec import Base
 from retinue.core.tree import Changes
 from retinue.core.values import Origin
 from tests.contracts.world import Opening, World, all_of, run_async

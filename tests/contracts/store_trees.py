@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 
 from retinue.core.events import CancelAsked, Forgotten
-from retinue.core.orders import Base
+from retinue.core.spec import Base
 from retinue.core.tree import Changes
 from tests.contracts.world import Opening, World, run_async, texts
 

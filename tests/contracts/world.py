@@ -8,19 +8,10 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
-from retinue.core.events import (
-    Aborted,
-    AnyEvent,
-    Described,
-    Ordered,
-    Registered,
-    Replied,
-    Requested,
-    ToolReturned,
-)
-from retinue.core.orders import Order, Orders
+from retinue.core.events import Aborted, AnyEvent, Described, Ordered, Registered, Replied, Requested, ToolReturned
+from retinue.core.ids import run_id
+from retinue.core.spec import Order, Orders
 from retinue.core.state import Run
-from retinue.core.text import run_id
 from retinue.core.tree import Changes
 from retinue.core.trees import Trees
 from retinue.core.values import Assistant, Budget, Call, Definition, ModelInfo, Reply, Rules, Usage

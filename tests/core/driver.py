@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from retinue.core.accounts import Account
+from retinue.core.account import Account
 from retinue.core.effects import Abort, AskSlot, CallModel, CallTool, Compose, Effect, FreeSlot
 from retinue.core.events import (
     Aborted,
@@ -30,7 +30,7 @@ from retinue.core.events import (
     ToolReturned,
     Woke,
 )
-from retinue.core.orders import Order, Orders, Send, Spec
+from retinue.core.spec import Order, Orders, Send, Spec
 from retinue.core.state import AnyState, Ended, Run, Stopping, calls_of
 from retinue.core.tree import Tree
 from retinue.core.trees import Trees

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from retinue.core import policy
+from retinue.core import capabilities as policy
 from retinue.core.effects import Compose
 from retinue.core.events import Composed, Enlisted, Recovered, Requested
-from retinue.core.orders import Lane, Order, Retry
+from retinue.core.spec import Lane, Order, Retry
 from retinue.core.values import Budget, Capabilities, Limits, Rules, Usage
 from tests.core.driver import Story, call, hand, send
 

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from retinue.core.accounts import limits_of
-from retinue.core.desk import weight
+from retinue.core.account import limits_of
+from retinue.core.budget_shares import shares
 from retinue.core.effects import CallTool
 from retinue.core.events import Described, Requested
-from retinue.core.orders import Context, Lane, Order
-from retinue.core.shares import shares
+from retinue.core.spec import Context, Lane, Order
 from retinue.core.state import Thinking
+from retinue.core.step_context import weight
 from retinue.core.turn import prompt_bound
 from retinue.core.values import Budget, ModelInfo, Rules, Usage
 from tests.core.driver import MODEL, Story, call, hand

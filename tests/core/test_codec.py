@@ -21,7 +21,8 @@ from retinue.core.effects import (
     Transmit,
 )
 from retinue.core.events import AnyEvent, Entry
-from retinue.core.orders import Context, Lane, Order, Spec
+from retinue.core.ids import clip, digest, run_id
+from retinue.core.spec import Context, Lane, Order, Spec
 from retinue.core.state import (
     AnyState,
     Asking,
@@ -36,7 +37,6 @@ from retinue.core.state import (
     Waiting,
     Working,
 )
-from retinue.core.text import clip, digest, run_id
 from retinue.core.values import (
     Artifact,
     Assistant,

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from retinue.core.display import MARKS, json_text, one_line, reveal, several_lines
+from retinue.formats.safe_text import MARKS, json_text, one_line, reveal, several_lines
 
 SOURCE = Path(__file__).resolve().parents[2] / "src" / "retinue"
 CONTROLS = [chr(n) for n in (*range(0x20), *range(0x7F, 0xA0)) if chr(n) not in "\n\t"]
@@ -137,21 +137,21 @@ HOME_MADE = re.compile(
     r"unicodedata\.category|\.isprintable\(|\\x1b|\\x9b|\\x7f-|\\u200b|\\u202[ae]|\\u206[069]|\"Cf\"|unicode_escape"
 )
 ALLOWED = {
-    "core/display.py": "is that place",
-    "core/rooms.py": "finds where a character ends, and shows nothing",
-    "core/hosts.py": "folds the name of a host, and shows nothing",
+    "formats/safe_text.py": "is that place",
+    "formats/fair_cut.py": "finds where a character ends, and shows nothing",
+    "formats/host_names.py": "folds the name of a host, and shows nothing",
     "core/secret_forms.py": "sees through what may stand between the letters of a secret",
-    "sandbox/protected.py": "folds the name of a file as a file system would, and shows nothing",
-    "config/toml_places.py": "writes a string of TOML",
-    "config/models.py": "refuses a name in a file",
-    "config/checks.py": "refuses a value in a file",
+    "sandbox/protected_paths.py": "folds the name of a file as a file system would, and shows nothing",
+    "formats/toml_positions.py": "writes a string of TOML",
+    "config/model_config.py": "refuses a name in a file",
+    "config/value_checks.py": "refuses a value in a file",
     "models/providers.py": "refuses a key that no header can carry",
     "models/local_prompt.py": "takes apart the signs of a chat template, for a model",
     "tools/builtin/ssrf.py": "refuses an address",
-    "tools/families/delegate_arguments.py": "refuses an id",
-    "cli/keys.py": "reads the keys of a terminal",
-    "cli/paint.py": "draws with sequences of ours",
-    "cli/plain.py": "colours a state",
+    "tools/families/delegate/task_arguments.py": "refuses an id",
+    "cli/terminal/keyboard.py": "reads the keys of a terminal",
+    "cli/terminal/painter.py": "draws with sequences of ours",
+    "cli/terminal/plain.py": "colours a state",
     "cli/commands/ps.py": "clears the screen",
 }
 
@@ -162,4 +162,4 @@ def test_nobody_else_decides_what_of_a_text_is_shown() -> None:
         for path in SOURCE.rglob("*.py")
         if "testing" not in path.parts and HOME_MADE.search(path.read_text(encoding="utf-8"))
     }
-    assert found == set(ALLOWED), "use retinue.core.display, or say here why not"
+    assert found == set(ALLOWED), "use retinue.formats.safe_text, or say here why not"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from retinue.core.hosts import spelled
+from retinue.formats.host_names import spelled
 from retinue.tools.builtin.ssrf import parse
 from tests.security.holes import FETCH, verdict
 

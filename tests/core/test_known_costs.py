@@ -5,14 +5,14 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from retinue.core.accounts import SURE, Account
+from retinue.core.account import SURE, Account
 from retinue.core.ending import charged
 from retinue.core.events import ModelFailed
-from retinue.core.money import bound, money
+from retinue.core.notices import facts
 from retinue.core.state import Thinking
 from retinue.core.values import Budget, ModelInfo, Usage
-from retinue.core.words import facts
-from retinue.models.counts import Asked, believed
+from retinue.formats.money import bound, money
+from retinue.models.usage_checks import Asked, believed
 from tests.core.driver import MODEL, Story, call, hand
 
 

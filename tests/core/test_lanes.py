@@ -8,7 +8,7 @@ import pytest
 
 from retinue.core.events import Admitted, Asked, Enlisted
 from retinue.core.lanes import SharedLanes
-from retinue.core.orders import Lane
+from retinue.core.spec import Lane
 from retinue.core.state import Queued
 from retinue.core.values import Budget
 from tests.core.driver import Story, call, hand

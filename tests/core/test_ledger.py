@@ -5,11 +5,11 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from retinue.core.accounts import Account
+from retinue.core.account import Account
+from retinue.core.budget_shares import shares
+from retinue.core.hold_request import Ask, Verdict
 from retinue.core.ledger import Ledger
-from retinue.core.shares import shares
 from retinue.core.state import NOTHING, Amounts
-from retinue.core.verdicts import Ask, Verdict
 from tests.core.driver import through_json
 
 AMOUNT = st.integers(0, 60)

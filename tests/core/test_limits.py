@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from retinue.core.budget_shares import written
 from retinue.core.effects import CallTool
 from retinue.core.events import LimitChanged
-from retinue.core.limits import LimitQuestion, open_questions
-from retinue.core.orders import Lane
-from retinue.core.shares import written
+from retinue.core.limit_questions import LimitQuestion, open_questions
+from retinue.core.spec import Lane
 from retinue.core.state import Short
 from retinue.core.values import Budget, ModelInfo, Origin, Rules, Usage
 from tests.core.driver import Story, call, hand

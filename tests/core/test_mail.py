@@ -8,7 +8,7 @@ import pytest
 
 from retinue.core.effects import Abort, CallTool
 from retinue.core.events import Asked, Narrowed, ToolReturned
-from retinue.core.orders import Lane
+from retinue.core.spec import Lane
 from retinue.core.state import Queued, Thinking, Waiting, Working
 from retinue.core.values import Capabilities, Rules, User
 from tests.core.driver import Story, call, hand, send

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from retinue.core import outbox
+from retinue.core import delivery as outbox
 from retinue.core.effects import Deliver, Transmit
 from retinue.core.events import Acked, Bounced, Dropped, Forgotten, Requeued, Sent
 from retinue.core.values import Delivery, Origin, Rules

@@ -8,8 +8,9 @@ import random
 
 import pytest
 
-from retinue.core import permits, policy
-from retinue.core.permits import Verdict
+from retinue.core import capabilities as policy
+from retinue.core import permissions as permits
+from retinue.core.permissions import Verdict
 from retinue.core.values import MODES, Call, Capabilities, Grant, Guard
 
 WRITE = Guard(risk="write", subject="path", guarded=True)

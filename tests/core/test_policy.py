@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from retinue.core import policy
+from retinue.core import capabilities as policy
 from retinue.core.events import Narrowed
 from retinue.core.values import MODES, Capabilities
 from tests.core.driver import START, Story, call, hand

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from retinue.core import policy
-from retinue.core.desk import OVERHEAD, weight
+from retinue.core import capabilities as policy
 from retinue.core.effects import CallModel
 from retinue.core.events import Answered, Asked, ChildEnded, Entry, Narrowed, Woke
-from retinue.core.orders import Context, Lane
+from retinue.core.spec import Context, Lane
 from retinue.core.state import Asking, Ended, Queued, Run, Thinking, Waiting, Working
+from retinue.core.step_context import OVERHEAD, weight
 from retinue.core.tree import Tree
 from retinue.core.trees import Trees
 from retinue.core.values import Assistant, Budget, Call, Capabilities, Message, Result, Rules, Usage, User

@@ -8,8 +8,8 @@ import pytest
 
 from retinue.core.effects import CallModel, CallTool, Compose
 from retinue.core.events import Answered, Asked, Cleared, Woke
-from retinue.core.orders import Lane
-from retinue.core.recovery import UNKNOWN
+from retinue.core.restarts import UNKNOWN
+from retinue.core.spec import Lane
 from retinue.core.state import Queued, Suspicion, Thinking
 from retinue.core.values import Budget, Capabilities, Rules, User
 from tests.core.driver import Story, call, hand, send

@@ -7,8 +7,8 @@ import json
 
 import pytest
 
-from retinue.core.display import several_lines
-from retinue.core.secrets import Redactor
+from retinue.core.redaction import Redactor
+from retinue.formats.safe_text import several_lines
 
 KEY = "cnryQw7Zx9Lm2Np4Rt6Yv8Bk3Jd5Hf1Gs0Ac"
 LONG = "sk-ant-api03-" + "Qw7Zx9Lm2Np4Rt6Yv8Bk3Jd5Hf1Gs0Ac" * 2

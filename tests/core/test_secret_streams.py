@@ -8,8 +8,8 @@ import textwrap
 
 import pytest
 
+from retinue.core.redaction import Redactor
 from retinue.core.secret_values import secrets_of
-from retinue.core.secrets import Redactor
 
 KEY = "sk-live-4fQz81xY7LmN0pRsT2uV5wX9"
 OTHER = "Zr8kWq3nT6vB1mX5cD9fG2hJ7pL4sA0e"

@@ -16,8 +16,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from retinue.core.redaction import LEAST, PIECE, Redactor
 from retinue.core.secret_values import secret_names, secrets_of, secrets_of_entry, secrets_of_server
-from retinue.core.secrets import LEAST, PIECE, Redactor
 
 KEY = "sk-live_9aB+cD/eF~gH0123"
 PASSWORD = 'p@ss "wörd" & <kö>/\\%'

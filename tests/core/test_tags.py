@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from retinue.core.caches import LASTS_MS, Cached, Tag
-from retinue.core.orders import Context, Order
+from retinue.core.cache_figures import LASTS_MS, Cached, Tag
+from retinue.core.spec import Context, Order
 from retinue.core.values import ModelInfo, Usage
 from tests.core.driver import Story, call
 

@@ -46,7 +46,7 @@ from retinue.core.events import (
     ToolReturned,
     Woke,
 )
-from retinue.core.orders import Base, Order, Orders, Send
+from retinue.core.spec import Base, Order, Orders, Send
 from retinue.core.values import Assistant, Capabilities, Definition, Grant, Mail, ModelInfo, Origin, Reply, Rules, Usage
 from tests.core.driver import Story, call, hand
 
@@ -182,8 +182,8 @@ def test_a_stopping_run_takes_its_children_and_no_work() -> None:
 
 def stop_without_telling(story: Story) -> None:
     """The root's own step of a cancel, without the news that it causes."""
-    from retinue.core.desk import Desk
     from retinue.core.run import step
+    from retinue.core.step_context import Desk
 
     tree = story.tree()
     tree.runs["root"] = step(tree.runs["root"], CancelAsked(), Desk(tree, tree.specs["root"], story.now))

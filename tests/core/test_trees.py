@@ -6,7 +6,7 @@ import pytest
 
 from retinue.core import machine
 from retinue.core.events import Broken, Forgotten, Requested
-from retinue.core.orders import Base, Lane, Order
+from retinue.core.spec import Base, Lane, Order
 from retinue.core.tree import Tree
 from retinue.core.values import Budget, Capabilities
 from tests.core.driver import Story, call, hand, send

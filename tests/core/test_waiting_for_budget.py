@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from retinue.core.events import Asked, Recovered
-from retinue.core.orders import Lane, Retry
+from retinue.core.spec import Lane, Retry
 from retinue.core.state import Short, Thinking
 from retinue.core.values import Budget, ModelInfo, Rules, Usage
 from tests.core.driver import Story, call, hand

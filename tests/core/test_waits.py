@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from retinue.core.effects import CallTool
-from retinue.core.orders import Lane, Wait
+from retinue.core.spec import Lane, Wait
 from tests.core.driver import Story, call, hand
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from retinue.core.effects import Abort
 from retinue.core.events import Aborted, Requested
-from retinue.core.orders import Base, Order
+from retinue.core.spec import Base, Order
 from retinue.core.values import Origin
 from tests.core.driver import Story, call, hand
 

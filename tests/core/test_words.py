@@ -6,10 +6,10 @@ import pytest
 
 from retinue.core.effects import Deliver, Transmit
 from retinue.core.events import Acked, Requested, Sent
-from retinue.core.orders import Base, Context, Order
-from retinue.core.text import digest
+from retinue.core.ids import digest
+from retinue.core.notices import fill
+from retinue.core.spec import Base, Context, Order
 from retinue.core.values import Budget, Capabilities, Limits, Origin, Words
-from retinue.core.words import fill
 from tests.core.driver import TOOLS, Story, call, hand
 
 HOOK = Origin(channel="hook", user="u", thread="t")

@@ -13,7 +13,7 @@ from typing import Literal
 
 import msgspec
 
-from retinue.core.text import digest
+from retinue.core.ids import digest
 from retinue.core.values import Assistant, Call, Join, Message, Result, User
 from retinue.errors import ModelUnavailable
 from retinue.models.base import Request

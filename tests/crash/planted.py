@@ -15,8 +15,8 @@ from retinue.core.values import Delivery
 from retinue.runtime import recover
 from retinue.runtime.perform import Performer
 from retinue.store.base import Snapshot
-from retinue.store.sent import SentCalls
-from retinue.store.sqlite import SqliteStore
+from retinue.store.sent_calls import SentCalls
+from retinue.store.sqlite.sqlite_store import SqliteStore
 from retinue.tools.toolbox import Toolbox
 from tests.crash.workload import Hook
 

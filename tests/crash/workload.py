@@ -22,13 +22,13 @@ import apsw
 import msgspec
 
 from retinue import Agent, Ask, Caller, ChildOutcome, Context, Lane, Orders, Origin, Retinue, Retry, Rules
-from retinue.core.orders import Order, Send
+from retinue.core.spec import Order, Send
 from retinue.core.tree import Changes
 from retinue.core.values import Delivery, Reply, Restart
 from retinue.errors import Refused, StoreLocked
 from retinue.models.base import Request
 from retinue.models.scripted import Scripted
-from retinue.store.sqlite import SqliteStore
+from retinue.store.sqlite.sqlite_store import SqliteStore
 from retinue.tools.function import FunctionTool
 from tests.crash import plan as plans
 from tests.crash.plan import Node, Plan, Script

@@ -10,8 +10,8 @@ import pytest
 
 from retinue import Retinue
 from retinue.core.values import Assistant, Call, Result, User
-from retinue.models.explorer.book import Book, assignment
 from retinue.models.explorer.intent import paths_in, read_intent, revision
+from retinue.models.explorer.known_answers import Book, assignment
 from retinue.models.explorer.synonyms import split_identifier, stem, topics
 from tests.explorer.oracle import lines_of, section, wrong_places
 from tests.explorer.world import DIALECTS, TREES, copied, explore, explorer

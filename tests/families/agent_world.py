@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from retinue import Agent, Outcome, Retinue, tool
-from retinue.core.orders import Spec
+from retinue.core.spec import Spec
 from retinue.core.state import Run
 from retinue.core.values import Message, Result, User
 from retinue.models.base import Request

@@ -12,8 +12,8 @@ from retinue import Agent, ConfigError, Retinue
 from retinue.core.values import Result
 from retinue.models.base import Request
 from retinue.testing import Scripted, VirtualClock, call
+from retinue.tools.families.family_states import AGENT
 from retinue.tools.families.profiles import family
-from retinue.tools.families.states import AGENT
 from tests.api.house import on_virtual_time
 from tests.families.agent_world import ALL, FIVE, World, about, fork, news, pause, results, spawn, wait
 

@@ -13,7 +13,7 @@ import pytest
 from retinue import Agent, Retinue, run_sync
 from retinue.models.catalog import Catalog
 from retinue.testing import MemoryStore, call
-from retinue.testing.fake_wire import Heard
+from retinue.testing.fake_llm.dialect import Heard
 from retinue.tools.families.profiles import family
 from tests.cli.house import House, Llm
 

@@ -9,7 +9,7 @@ import pytest
 
 from retinue import Capabilities, ConfigError
 from retinue.config import read_config
-from retinue.tools.families.agent_settings import AgentSettings
+from retinue.tools.families.agent.agent_settings import AgentSettings
 from retinue.tools.families.profiles import family
 from tests.api.house import on_virtual_time
 from tests.families.agent_world import World, fork, refusal, spawn

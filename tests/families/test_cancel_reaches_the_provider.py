@@ -15,7 +15,7 @@ from retinue.core.values import Assistant, ModelInfo, Result
 from retinue.models.anthropic import Anthropic
 from retinue.models.http import Client, HttpModel
 from retinue.testing import MemoryStore, call
-from retinue.testing.fake_llm import FakeLLM
+from retinue.testing.fake_llm.fake_provider import FakeLLM
 
 
 @tool(risk="read")

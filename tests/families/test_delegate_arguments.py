@@ -10,7 +10,7 @@ import pytest
 from retinue import Agent
 from retinue.core.values import Call
 from retinue.testing import call
-from retinue.tools.families.delegate import DelegateFamily
+from retinue.tools.families.delegate.delegate_family import DelegateFamily
 from retinue.tools.families.profiles import family
 from tests.api.house import on_virtual_time
 from tests.families.delegate_world import Recorder, World, parallel, task

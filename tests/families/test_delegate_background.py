@@ -142,7 +142,7 @@ async def test_a_group_id_is_bg_and_six_hex_digits_and_no_two_are_the_same() -> 
 @on_virtual_time
 async def test_group_ids_that_would_be_the_same_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     """Six digits are few: when all names begin alike, the next one is taken."""
-    path = "retinue.tools.families.delegate.digest"
+    path = "retinue.tools.families.delegate.delegate_family.digest"
     monkeypatch.setattr(path, lambda *parts: f"{parts[-1]:06x}")
     world, channel = World([background("a"), background("b")], background("c")), Recorder()
     await world.go(channel)

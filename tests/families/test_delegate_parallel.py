@@ -13,8 +13,8 @@ from retinue import Agent, Assistant, Capabilities, ModelRejected, Reply, Retinu
 from retinue.core.values import End, Ending
 from retinue.models.base import Request
 from retinue.testing import MemoryStore, Scripted, VirtualClock, call
-from retinue.tools.families.delegate_words import results
-from retinue.tools.families.states import DELEGATE
+from retinue.tools.families.delegate.delegate_texts import results
+from retinue.tools.families.family_states import DELEGATE
 from tests.api.house import on_virtual_time
 from tests.families.delegate_world import HOOK, Recorder, World, background, delegate, look_up, parallel, pause, task
 

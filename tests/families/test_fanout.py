@@ -13,7 +13,7 @@ from retinue.core.values import User
 from retinue.errors import ConfigError, NotFound
 from retinue.models.base import Request
 from retinue.testing import Scripted, VirtualClock, call
-from retinue.tools.families.fanout import FanoutFamily
+from retinue.tools.families.fanout.fanout_family import FanoutFamily
 from retinue.tools.families.profiles import family
 from tests.api.house import on_virtual_time
 from tests.families.fanout_world import HELPER, Cast, lead, play, played, reader, results, spawn, success, task_of

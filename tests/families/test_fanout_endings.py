@@ -15,8 +15,8 @@ from retinue.core.values import Assistant, Reply
 from retinue.errors import ModelRejected, ModelUnavailable
 from retinue.models.base import Request
 from retinue.testing import call
-from retinue.tools.families.fanout import WORK_ACTIVE, SpawnAgents
-from retinue.tools.families.states import KINDS
+from retinue.tools.families.family_states import KINDS
+from retinue.tools.families.fanout.fanout_family import WORK_ACTIVE, SpawnAgents
 from tests.api.house import STORES, Home, on_virtual_time
 from tests.families.fanout_world import (
     Cast,

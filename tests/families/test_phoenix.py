@@ -16,8 +16,8 @@ from retinue.core.values import Assistant, Result
 from retinue.errors import ConfigError, ModelRejected, Refused
 from retinue.models.base import Request
 from retinue.testing import Scripted, call
+from retinue.tools.families.family_states import KINDS
 from retinue.tools.families.profiles import family
-from retinue.tools.families.states import KINDS
 from tests.api.house import STORES, Home, on_virtual_time
 from tests.families.fanout_world import Cast, failure, lead, play, played, reader, results, spawn, task_of, writer
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from retinue import Agent
-from retinue.core.orders import Retry
+from retinue.core.spec import Retry
 from retinue.core.values import Assistant, User
 from retinue.errors import ModelUnavailable
 from retinue.models.base import Request

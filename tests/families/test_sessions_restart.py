@@ -15,7 +15,7 @@ import pytest
 from retinue import Agent, Origin, Outcome, Retinue, Rules, StoreError
 from retinue.channels.webhook import Webhook
 from retinue.models.base import Request
-from retinue.store.sqlite import SqliteStore
+from retinue.store.sqlite.sqlite_store import SqliteStore
 from retinue.testing import MemoryStore, Scripted, call
 from tests.api.house import STORES, ended, on_virtual_time
 from tests.channels.receiver import SECRET, Receiver, hang

@@ -12,7 +12,7 @@ from retinue import Agent, Budget, Origin
 from retinue.core.values import Assistant
 from retinue.models.base import Request
 from retinue.testing import call
-from retinue.tools.families import states
+from retinue.tools.families import family_states as states
 from tests.api.house import on_virtual_time
 from tests.families.sessions_world import (
     CHAT,

@@ -10,7 +10,7 @@ import pytest
 from retinue import Agent, Capabilities, ModelUnavailable, Retinue, Retry, family
 from retinue.core.values import Assistant, Reply, Usage, User
 from retinue.testing import MemoryStore, Scripted, VirtualClock, call
-from retinue.tools.families.subagent import SUMMARY
+from retinue.tools.families.subagent.subagent_family import SUMMARY
 from tests.api.house import on_virtual_time
 from tests.families.subagent_world import HELPER, Stage, one, pause, played, results
 

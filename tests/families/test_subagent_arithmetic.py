@@ -15,13 +15,13 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from retinue.core.orders import Order, Slot, Spec
+from retinue.core.spec import Order, Slot, Spec
 from retinue.core.state import Calls, Ended, Run, Working
 from retinue.core.values import Assistant, Budget, Call, Ending, Message, Result, Usage, User
 from retinue.testing import run_virtual
 from retinue.tools.base import Caller, Kin
 from retinue.tools.families.base import Complaint
-from retinue.tools.families.quota import Quota, Quotas, QuotaSpent
+from retinue.tools.families.subagent.quota import Quota, Quotas, QuotaSpent
 from tests.api.house import on_virtual_time
 
 OURS = "subagent"

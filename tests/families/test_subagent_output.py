@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from retinue import Retinue, Rules
 from retinue.core.values import Artifact
 from retinue.testing import VirtualClock, call
-from retinue.tools.families.subagent_output import MARK, cut
+from retinue.tools.families.subagent.subagent_output import MARK, cut
 from tests.api.house import on_virtual_time
 from tests.families.subagent_world import Stage, many, one, played, results
 

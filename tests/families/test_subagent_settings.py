@@ -10,8 +10,8 @@ import pytest
 from retinue import Agent, ConfigError, family
 from retinue.config import read_config
 from retinue.testing import call
+from retinue.tools.families.family_states import SUBAGENT
 from retinue.tools.families.profiles import settings_of
-from retinue.tools.families.states import SUBAGENT
 from tests.api.house import on_virtual_time
 from tests.families.subagent_world import TOOLS, Stage, one, results
 

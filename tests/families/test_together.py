@@ -13,7 +13,7 @@ from retinue import Agent, ConfigError, Origin, Retinue, family, tool
 from retinue.core.values import Assistant, Ending, Result
 from retinue.models.base import Request
 from retinue.testing import MemoryStore, Scripted, call, run_virtual
-from retinue.tools.families import states
+from retinue.tools.families import family_states as states
 from retinue.tools.families.profiles import FAMILIES, PROFILES
 
 SPAWNERS = {

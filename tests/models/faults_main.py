@@ -22,14 +22,14 @@ from typing import Any
 import aiohttp
 
 from retinue import Agent, Caller, Orders, Outcome, Retinue, tool
-from retinue.core.orders import Retry
+from retinue.core.spec import Retry
 from retinue.core.state import Thinking
 from retinue.core.values import Assistant, Message, ModelInfo, Result
 from retinue.errors import ModelError
 from retinue.models.governor import Governor, Turn
 from retinue.models.http import Client, HttpModel
 from retinue.testing import call
-from retinue.testing.fake_llm import FAULTS, FakeLLM, Heard
+from retinue.testing.fake_llm.fake_provider import FAULTS, FakeLLM, Heard
 from tests.models.http_world import DIALECTS, FAST, KEY, QUICK, answering, at_rest, closed_port, http_model, url_of
 from tests.waiting import until
 

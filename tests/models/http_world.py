@@ -20,7 +20,7 @@ from retinue.models.governor import Governor
 from retinue.models.http import Client, HttpModel, Times
 from retinue.models.openai_chat import OpenAIChat
 from retinue.models.openai_responses import OpenAIResponses
-from retinue.testing.fake_llm import FakeLLM, Settings
+from retinue.testing.fake_llm.fake_provider import FakeLLM, Settings
 
 KEY = "sk-canary-7f3a9c51e2b84d06"
 DIALECTS = ("anthropic", "openai_chat", "openai_responses", "gemini")

@@ -12,11 +12,11 @@ from retinue import Agent, Caller, Orders, Retinue, tool
 from retinue.core.history import Conversation
 from retinue.core.values import Assistant, ModelInfo, Usage, User
 from retinue.errors import ModelUnavailable
-from retinue.models.cache import PATIENCE, Warmth, shortest
 from retinue.models.codec import Options
 from retinue.models.http import Times
+from retinue.models.prompt_cache import PATIENCE, Warmth, shortest
 from retinue.testing import call, run_virtual
-from retinue.testing.fake_llm import Heard
+from retinue.testing.fake_llm.fake_provider import Heard
 from tests.models.http_world import Together, asking, complete, history, talking
 
 LONG = "You know all of this. " * 800

@@ -17,7 +17,7 @@ from retinue.core.history import ID, Conversation, History, view
 from retinue.core.values import Assistant, Call, Message, Reply, Result, User
 from retinue.models.fallback import Fallback
 from retinue.models.http import Client
-from retinue.testing.fake_llm import FakeLLM, Heard
+from retinue.testing.fake_llm.fake_provider import FakeLLM, Heard
 from tests.models.http_world import CODECS, DIALECTS, FAST, QUICK, asking, http_model, url_of
 
 ODD = ("call_0", "", "a b", "ü", "x" * 200, "call_0\n", 'q"')

@@ -24,7 +24,7 @@ from retinue.models.local_prompt import style_of
 from retinue.models.prices import _nanos, facts
 from retinue.models.providers import PROVIDERS
 from retinue.testing import run_virtual
-from retinue.testing.fake_llm import FakeLLM
+from retinue.testing.fake_llm.fake_provider import FakeLLM
 from tests.models.http_world import FAST, KEY, answering, asking, complete
 from tests.models.test_local_prompt import FILE
 

@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from retinue.errors import ConfigError, ModelError, ModelRejected, ModelUnavailable
-from retinue.models.client import checked_url
+from retinue.models.connection_pool import checked_url
 from retinue.models.http import Client, HttpModel, Times
-from retinue.testing.fake_llm import FakeLLM
+from retinue.testing.fake_llm.fake_provider import FakeLLM
 from tests.models.http_world import FAST, KEY, answering, asking, at_rest, closed_port, complete, http_model, url_of
 from tests.waiting import SECONDS
 

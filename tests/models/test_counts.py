@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from retinue.core.values import ModelInfo, Usage
-from retinue.models.counts import ADDED, Asked, believed, grown
 from retinue.models.http import Client
+from retinue.models.usage_checks import ADDED, Asked, believed, grown
 from tests.models.http_world import DIALECTS, FAST, answering, asking, complete, http_model
 
 INFO = ModelInfo(

@@ -13,14 +13,14 @@ import msgspec
 import pytest
 
 from retinue import Agent, Caller, Orders, Retinue, tool
-from retinue.core.orders import Retry
+from retinue.core.spec import Retry
 from retinue.core.state import Thinking
 from retinue.core.values import Assistant, Message, Reply, Result
 from retinue.models.anthropic import Anthropic
 from retinue.models.governor import Governor
 from retinue.models.http import Client
 from retinue.testing import call
-from retinue.testing.fake_llm import FAULTS, FakeLLM, Heard
+from retinue.testing.fake_llm.fake_provider import FAULTS, FakeLLM, Heard
 from tests.models.faults_main import RETRY, Case, Story, cases, main, play, play_all, tell
 from tests.models.http_world import CODECS, DIALECTS, FAST, KEY, QUICK, at_rest, http_model, talking, url_of
 from tests.waiting import SECONDS, until

@@ -13,7 +13,7 @@ import pytest
 from retinue import Agent, Retinue, tool
 from retinue.errors import ModelError, ModelRejected, ModelUnavailable
 from retinue.models.governor import Governor
-from retinue.models.headers import asked_for, limits_in, until, used_up
+from retinue.models.limit_headers import asked_for, limits_in, until, used_up
 from retinue.testing import VirtualClock, run_virtual
 from tests.models.http_world import InProcess, at_rest
 

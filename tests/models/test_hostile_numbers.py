@@ -13,15 +13,15 @@ from typing import Any
 import pytest
 
 from retinue import Agent, Retinue
-from retinue.core.orders import Retry
+from retinue.core.spec import Retry
 from retinue.core.values import MOST_TOKENS, Usage
 from retinue.errors import ModelUnavailable
-from retinue.models import machine
+from retinue.models import machine_limits as machine
 from retinue.models.codec import Options, count
-from retinue.models.failures import delay, worded
 from retinue.models.governor import MAX_COOLING, Governor
-from retinue.models.headers import asked_for, limits_in, until
 from retinue.models.http import Client
+from retinue.models.limit_headers import asked_for, limits_in, until
+from retinue.models.provider_errors import delay, worded
 from tests.models.http_world import CODECS, DIALECTS, FAST, answering, asking, at_rest, complete, http_model, talking
 
 LONG = 60_000

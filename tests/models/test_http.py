@@ -19,7 +19,7 @@ from retinue.models.anthropic import Anthropic
 from retinue.models.codec import Options, encode
 from retinue.models.governor import Governor
 from retinue.models.http import Client, HttpModel, Times
-from retinue.testing.fake_llm import FakeLLM
+from retinue.testing.fake_llm.fake_provider import FakeLLM
 from tests.models.http_world import (
     DIALECTS,
     FAST,

@@ -23,7 +23,7 @@ from retinue.models.codec import Options
 from retinue.models.gguf import read_facts
 from retinue.models.local import LocalModel, local_model
 from retinue.models.local_prompt import style_of
-from retinue.models.pull import KNOWN, pull
+from retinue.models.local_weights import KNOWN, pull
 from tests.models.local_main import TOOLS, request
 from tests.waiting import SECONDS
 

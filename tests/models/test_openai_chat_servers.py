@@ -12,7 +12,7 @@ from retinue.errors import ModelError, ModelUnavailable
 from retinue.models import openai_chat
 from retinue.models.codec import Options, keep_opaque
 from retinue.models.openai_chat import OpenAIChat
-from retinue.models.openai_chat_plain import plain_reply
+from retinue.models.openai_chat_reply import plain_reply
 from tests.models.openai_chat_support import calls, decoded, delta, sse, tool
 
 A, B = ("a", "read", '{"p":1}'), ("b", "read", '{"p":2}')

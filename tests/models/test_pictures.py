@@ -11,11 +11,11 @@ import pytest
 
 from retinue import Agent, Answer, Retinue, tool
 from retinue.core.history import Conversation, History
-from retinue.core.pictures import look_at, taken_in
+from retinue.core.image_checks import look_at, taken_in
 from retinue.core.values import Assistant, Image, Result, User
 from retinue.models.http import Client
 from retinue.testing import call
-from retinue.testing.fake_llm import FakeLLM, Heard
+from retinue.testing.fake_llm.fake_provider import FakeLLM, Heard
 from tests.cli.house import House, Llm
 from tests.models.http_world import DIALECTS, FAST, QUICK, asking, http_model, url_of
 from tests.pictures import encoded, png

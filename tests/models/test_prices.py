@@ -12,7 +12,7 @@ from retinue.core.values import ModelInfo
 from retinue.errors import ConfigError
 from retinue.models.catalog import Catalog, Price, Terms
 from retinue.models.prices import is_near
-from retinue.testing.fake_llm import FakeLLM
+from retinue.testing.fake_llm.fake_provider import FakeLLM
 from tests.models.http_world import FAST, asking, complete
 
 KEYS = {"OPENROUTER_API_KEY": "k", "ANTHROPIC_API_KEY": "k", "OPENAI_API_KEY": "k"}

@@ -15,7 +15,7 @@ from retinue.models.fallback import Fallback
 from retinue.models.governor import Governor
 from retinue.models.http import Client, Times
 from retinue.testing import Scripted
-from retinue.testing.fake_llm import FakeLLM
+from retinue.testing.fake_llm.fake_provider import FakeLLM
 from tests.models.http_world import (
     DIALECTS,
     FAST,

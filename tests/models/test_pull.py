@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from retinue.errors import ConfigError
-from retinue.models import pull as pulling
-from retinue.models.pull import KNOWN, Weights, default_cache, find, pull
+from retinue.models import local_weights as pulling
+from retinue.models.local_weights import KNOWN, Weights, default_cache, find, pull
 
 CONTENT = b"GGUF" + bytes(range(256)) * 64
 MEMBER = "tiny_weights/tiny.gguf"

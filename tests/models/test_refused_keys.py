@@ -11,12 +11,12 @@ import pytest
 
 from retinue import Agent, Retinue
 from retinue.core.events import Woke
-from retinue.core.orders import Retry
+from retinue.core.spec import Retry
 from retinue.core.state import Thinking
 from retinue.core.values import Rules
 from retinue.errors import ConfigError
 from retinue.models.catalog import Catalog
-from retinue.testing.fake_llm import FakeLLM
+from retinue.testing.fake_llm.fake_provider import FakeLLM
 from tests.core.driver import Story
 from tests.models.http_world import QUICK
 from tests.waiting import until

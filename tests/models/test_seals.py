@@ -13,7 +13,7 @@ from retinue.core.values import Assistant, Call, Message, Reply, Result, User
 from retinue.models.codec import Options
 from retinue.models.http import Client
 from retinue.testing import call
-from retinue.testing.fake_llm import FakeLLM, Heard
+from retinue.testing.fake_llm.fake_provider import FakeLLM, Heard
 from tests.models.http_world import DIALECTS, FAST, QUICK, READ, asking, http_model, url_of
 
 THINK = Options(thinking_tokens=2_048, effort="low")

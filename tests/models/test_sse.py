@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from retinue.errors import ModelRejected
-from retinue.models.sse import MAX_EVENT, Events
+from retinue.formats.sse import MAX_EVENT, Events
 
 RAW = (
     b'\xef\xbb\xbf: comment\r\nevent: a\r\ndata: {"x"\r\ndata:1}\r\nid: 7\r\nretry: 5\r\n\r\n'

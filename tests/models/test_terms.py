@@ -11,8 +11,8 @@ import pytest
 from retinue.errors import ConfigError, ModelUnavailable
 from retinue.models.governor import CALM_SECONDS, RAMP_SECONDS, Governor
 from retinue.models.http import Client
-from retinue.models.machine import Descriptors
-from retinue.models.terms import Terms
+from retinue.models.machine_limits import Descriptors
+from retinue.models.provider_settings import Terms
 from tests.models.http_world import asking, at_rest, complete, http_model, serving
 from tests.models.test_governor import Account, limited, overloaded, virtually
 from tests.waiting import SECONDS, until
@@ -138,8 +138,8 @@ def test_the_limit_of_open_files_is_raised_once_a_client_is_used() -> None:
 import asyncio, resource
 hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
 resource.setrlimit(resource.RLIMIT_NOFILE, (200, hard))
-from retinue.models.client import Client
-from retinue.models.machine import DESCRIPTORS
+from retinue.models.connection_pool import Client
+from retinue.models.machine_limits import DESCRIPTORS
 assert DESCRIPTORS.limit == 200 and DESCRIPTORS.room == 136
 async def story():
     client = Client()

@@ -10,10 +10,10 @@ import pytest
 
 from retinue.core.values import User
 from retinue.errors import ConfigError, ModelError, ModelRejected, ModelUnavailable
-from retinue.models.client import Client
+from retinue.models.connection_pool import Client
+from retinue.models.exchange import TOGETHER, Exchange, Wire
 from retinue.models.http import HttpModel, Times
 from retinue.models.watchdog import Watchdog
-from retinue.models.wire import TOGETHER, Exchange, Wire
 from tests.models.http_world import FAST, asking, at_rest, complete, history, http_model, serving
 from tests.waiting import SECONDS, until
 

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from retinue.core.secrets import Redactor
-from retinue.runtime.redact import Redacting
+from retinue.core.redaction import Redactor
+from retinue.runtime.secret_filter import Redacting
 
 SECRET = "sk-0123456789-abcdef"
 MARK = "[redacted:API_KEY]"

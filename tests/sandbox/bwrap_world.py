@@ -10,14 +10,14 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from retinue.core.orders import Order, Spec
+from retinue.core.spec import Order, Spec
 from retinue.core.state import Queued, Run
 from retinue.core.values import Capabilities
 from retinue.sandbox.base import Command, Ended, Limits, Sandbox
 from retinue.sandbox.bwrap import find_sandbox
 from retinue.tools.base import Answer, Caller
 from retinue.tools.builtin.git import GitTool
-from retinue.tools.builtin.processes import Processes
+from retinue.tools.builtin.run_processes import Processes
 from retinue.tools.builtin.shell import ShellOutputTool, ShellStopTool, ShellTool
 from tests.waiting import SECONDS
 

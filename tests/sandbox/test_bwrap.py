@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from retinue.errors import ConfigError, Refused, SandboxMissing
-from retinue.sandbox.bare import Unsandboxed
 from retinue.sandbox.base import MIB, Limits
 from retinue.sandbox.bwrap import find_sandbox
-from retinue.sandbox.limits import find_groups, is_bound
-from retinue.sandbox.private import Private
+from retinue.sandbox.private_paths import Private
+from retinue.sandbox.resource_limits import find_groups, is_bound
+from retinue.sandbox.unsandboxed import Unsandboxed
 from tests.needs import needs
 from tests.sandbox.bwrap_world import processes_with, run_in
 from tests.waiting import SECONDS
@@ -241,7 +241,7 @@ def test_a_file_can_only_grow_so_far(workspace: Path) -> None:
 
 def test_a_disk_that_fills_up_stops_the_command(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     left = iter([10_000 * MIB, 9_000 * MIB])
-    monkeypatch.setattr("retinue.sandbox.running._free", lambda path: next(left, 100 * MIB))
+    monkeypatch.setattr("retinue.sandbox.process._free", lambda path: next(left, 100 * MIB))
     ended, _ = run_in(workspace, "sleep 60")
     assert (ended.code, ended.why) == (None, "disk")
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from retinue.errors import NotFound, Refused
-from retinue.sandbox import beneath
-from retinue.sandbox.drafts import SUFFIX, Draft, alone, prefix, remove, sweep, umask
+from retinue.sandbox import open_beneath as beneath
+from retinue.sandbox.atomic_write import SUFFIX, Draft, alone, prefix, remove, sweep, umask
 from retinue.sandbox.file_location import spot
 from retinue.sandbox.paths import Root
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from retinue.sandbox import git_folders
-from retinue.sandbox.ending import end
+from retinue.sandbox.process_end import end
 
 
 def is_alive(pid: int) -> bool:

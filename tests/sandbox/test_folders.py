@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from retinue.sandbox import folders
-from retinue.sandbox.beneath import open_real
+from retinue.sandbox import folder_operations as folders
+from retinue.sandbox.open_beneath import open_real
 from tests.waiting import SECONDS
 
 

@@ -12,7 +12,7 @@ import pytest
 from retinue.errors import Refused
 from retinue.sandbox.base import Command
 from retinue.sandbox.bwrap import Bwrap, find_sandbox
-from retinue.sandbox.private import Private
+from retinue.sandbox.private_paths import Private
 from tests.needs import needs
 from tests.sandbox.bwrap_world import run_in
 from tests.waiting import SECONDS

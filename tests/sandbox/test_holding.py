@@ -12,10 +12,10 @@ import pytest
 
 from retinue.core.values import Capabilities
 from retinue.errors import NotFound, Refused
-from retinue.sandbox import beneath
-from retinue.sandbox.bare import Unsandboxed
+from retinue.sandbox import open_beneath as beneath
 from retinue.sandbox.base import Command
-from retinue.sandbox.holding import Holding, Holdings, real_paths
+from retinue.sandbox.open_directories import Holding, Holdings, real_paths
+from retinue.sandbox.unsandboxed import Unsandboxed
 from tests.waiting import SECONDS
 
 

@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 
 from retinue.errors import NotFound, Refused
-from retinue.sandbox import beneath, paths
-from retinue.sandbox.beneath import kernel_open, open_beneath, walk_open
+from retinue.sandbox import open_beneath as beneath
+from retinue.sandbox import paths
 from retinue.sandbox.file_location import locate, spot
+from retinue.sandbox.open_beneath import kernel_open, open_beneath, walk_open
 from retinue.sandbox.paths import MAX_FILE, Reach, Root, checked_text
 
 Opener = Callable[[int, str, int], int]

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from retinue.config.folders import note_store, noted_stores, private_places
+from retinue.config.user_folders import note_store, noted_stores, private_places
 from retinue.errors import Refused
 from retinue.sandbox.bwrap import find_sandbox
-from retinue.sandbox.private import Private, _numbers
-from retinue.sandbox.protected import names
-from retinue.store.sqlite_open import take_over
+from retinue.sandbox.private_paths import Private, _numbers
+from retinue.sandbox.protected_paths import names
+from retinue.store.sqlite.database_file import take_over
 from tests.needs import needs
 from tests.sandbox.bwrap_world import run_in
 
@@ -133,8 +133,8 @@ def test_a_second_name_is_found_beside_very_many_other_files(home: Path) -> None
 
 MOUNTED_HOME = """
 import sys
-from retinue.sandbox.private import Private, _numbers
-from retinue.sandbox.protected import protected, home_directories
+from retinue.sandbox.private_paths import Private, _numbers
+from retinue.sandbox.protected_paths import protected, home_directories
 root, part = sys.argv[1:]
 private = Private()
 assert private.why(f"{root}/.netrc", root) and private.why(f"{root}/.ssh/id", root), home_directories()
@@ -227,7 +227,7 @@ def test_a_command_is_not_sent_to_work_in_something_protected(tmp_path: Path, na
 
 MOUNTED = """
 import os, sys
-from retinue.sandbox.private import Private, _numbers
+from retinue.sandbox.private_paths import Private, _numbers
 top = sys.argv[1]
 private = Private(top + "/state/a.db", folders=(top + "/data/retinue",))
 shown = top + "/workspace/inner"

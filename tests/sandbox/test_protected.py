@@ -11,7 +11,7 @@ from retinue.errors import Refused
 from retinue.sandbox import git_config
 from retinue.sandbox.file_location import locate
 from retinue.sandbox.paths import Root
-from retinue.sandbox.protected import plain, protected
+from retinue.sandbox.protected_paths import plain, protected
 
 
 @pytest.mark.parametrize(

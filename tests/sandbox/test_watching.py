@@ -12,7 +12,7 @@ import pytest
 
 from retinue.sandbox.base import Ended
 from retinue.sandbox.bwrap import find_sandbox
-from retinue.sandbox.private import Private
+from retinue.sandbox.private_paths import Private
 from tests.needs import needs
 from tests.sandbox.bwrap_world import run_in, wait_until
 
@@ -85,7 +85,7 @@ def test_a_hidden_file_that_is_replaced_is_not_shown(workspace: Path) -> None:
 def test_where_the_kernel_does_not_tell_it_is_seen_all_the_same(
     workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("retinue.sandbox.watching.Watching._listen", lambda self: None)
+    monkeypatch.setattr("retinue.sandbox.mount_watch.Watching._listen", lambda self: None)
     before = (workspace / ".git/config").read_text()
     ended, _ = during(workspace, "sleep 20", "git config branch.main.remote origin")
     assert ended.why == "stopped" and ended.seconds < 10
@@ -102,8 +102,8 @@ def test_the_users_ordinary_work_stops_nothing(workspace: Path) -> None:
 
 @pytest.mark.parametrize("name", ["name", ".name"])
 def test_a_look_at_very_many_names_takes_few_calls_for_each(tmp_path: Path, name: str) -> None:
-    from retinue.sandbox.aside import Aside
-    from retinue.sandbox.shield import Shield
+    from retinue.sandbox.kept_aside import Aside
+    from retinue.sandbox.readonly_paths import Shield
 
     for n in range(2_000):
         os.close(os.open(tmp_path / f"{name}-{n}.txt", os.O_CREAT | os.O_WRONLY))

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from retinue import Agent, Caller, Capabilities, Orders, Retinue, tool
-from retinue.core import permits
+from retinue.core import permissions as permits
 from retinue.core.values import Call, Grant, Guard, Result
 from retinue.models.base import Request
 from retinue.testing import Scripted

@@ -23,29 +23,29 @@ from types import FrameType
 from typing import Any
 
 import retinue
-from retinue.core.orders import Order, Spec
-from retinue.core.secrets import Redactor
+from retinue.agent_files.skills import FILE, Skill, SkillTool
+from retinue.core.redaction import Redactor
+from retinue.core.spec import Order, Spec
 from retinue.core.state import Queued, Run
 from retinue.core.values import Capabilities
 from retinue.errors import RetinueError
-from retinue.library.files import read_beneath
-from retinue.library.skills import FILE, Skill, SkillTool
 from retinue.sandbox import worktree
-from retinue.sandbox.holding import Holding
+from retinue.sandbox.bounded_read import read_beneath
+from retinue.sandbox.open_directories import Holding
 from retinue.tools.base import Caller
-from retinue.tools.builtin import engines
+from retinue.tools.builtin import ripgrep as engines
 from retinue.tools.builtin.edit import Edit, Write
-from retinue.tools.builtin.files import Find, List, Read
 from retinue.tools.builtin.git import GitTool
-from retinue.tools.builtin.processes import Processes
+from retinue.tools.builtin.read_list_find import Find, List, Read
+from retinue.tools.builtin.run_processes import Processes
 from retinue.tools.builtin.search import Search
 from retinue.tools.builtin.shell import ShellTool
-from retinue.tools.builtin.texts import sha256
-from retinue.tools.builtin.writers import Writers
+from retinue.tools.builtin.text_file import sha256
+from retinue.tools.builtin.write_leases import Writers
 from retinue.tools.families.base import Complaint
-from retinue.tools.families.fanout_files import contents
-from retinue.tools.mcp_client.base import Limits, McpError
-from retinue.tools.mcp_client.wire.stdio import StdioWire
+from retinue.tools.families.fanout.task_files import contents
+from retinue.tools.mcp_client.protocol import Limits, McpError
+from retinue.tools.mcp_client.transports.stdio import StdioWire
 
 OURS = tuple(f"{Path(retinue.__file__).parent}/{part}/" for part in ("sandbox", "tools", "library"))
 CANARY = "canary-that-nobody-may-see"

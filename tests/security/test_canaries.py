@@ -194,7 +194,7 @@ def test_no_secret_is_written_shown_or_on_a_command_line(tmp_path: Path) -> None
         search.look("a request to the provider", body)
     assert search.found == []
     assert search.n_bytes > 1_000_000, "there was something to look at"
-    assert any(b"retinue.cli.host" in line for line in processes.seen)
+    assert any(b"retinue.host.daemon" in line for line in processes.seen)
 
 
 @needs("bwrap")

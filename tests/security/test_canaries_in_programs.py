@@ -20,9 +20,9 @@ from retinue import Agent, Capabilities, Delta, Origin, Retinue, tool
 from retinue.channels.file import JsonLines
 from retinue.channels.webhook import Webhook
 from retinue.models.base import Request
-from retinue.runtime.redact import Redacting
+from retinue.runtime.secret_filter import Redacting
 from retinue.testing import Scripted, call
-from retinue.tools.builtin.web import Fetch
+from retinue.tools.builtin.fetch import Fetch
 from retinue.tools.families.profiles import family
 from tests.security.canaries import Search, every_form, planted
 

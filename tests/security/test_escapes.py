@@ -20,7 +20,7 @@ import pytest
 
 from retinue.sandbox import seccomp
 from retinue.sandbox.bwrap import find_sandbox
-from retinue.sandbox.private import Private
+from retinue.sandbox.private_paths import Private
 from tests.needs import needs
 from tests.sandbox.bwrap_world import run_in
 from tests.security import attempts

@@ -13,10 +13,12 @@ from typing import Any
 import pytest
 
 from retinue.errors import RetinueError
-from retinue.sandbox import folders, git_folders, git_process, removal
+from retinue.sandbox import background_removal as removal
+from retinue.sandbox import folder_operations as folders
+from retinue.sandbox import git_folders, git_process
 from retinue.sandbox.worktree import Worktrees
 from retinue.testing import call
-from retinue.tools.builtin.kit import Kit
+from retinue.tools.builtin.builtin_tools import Kit
 from tests.cli.house import House, house
 from tests.needs import needs
 from tests.security.holes import git, make_repository, shown_by
@@ -150,7 +152,7 @@ def test_a_link_that_comes_late_leads_the_git_of_the_host_nowhere(
                 await true_run(("cat-file", "-e", f"{commit}^{{commit}}"), environ, **options)
         return await true_run(args, environ, **options)
 
-    monkeypatch.setattr("retinue.sandbox.git.run", late)
+    monkeypatch.setattr("retinue.sandbox.git_repository.run", late)
     asyncio.run(copied(repository, tmp_path / "trees"))
     assert b"private.txt" in seen[1] and len(seen[2]) == 41
 

@@ -9,10 +9,10 @@ import pytest
 
 from retinue import Agent, Capabilities, Retinue, Rules, tool
 from retinue.core.events import Narrowed, Registered, Requested
-from retinue.core.orders import Order
-from retinue.core.secrets import Redactor
+from retinue.core.redaction import Redactor
+from retinue.core.spec import Order
 from retinue.core.values import Definition
-from retinue.runtime.redact import clean_event
+from retinue.runtime.secret_filter import clean_event
 from retinue.testing import Scripted, call
 from tests.security.holes import SECRET, agent, results, talk
 

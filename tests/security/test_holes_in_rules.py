@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from retinue import Caller, Capabilities, ConfigError, NotFound, Orders, Refused, Retinue, Rules, tool
-from retinue.core import permits
+from retinue.core import permissions as permits
 from retinue.core.events import Asked
-from retinue.core.orders import Wait
+from retinue.core.spec import Wait
 from retinue.core.values import Call, Guard
 from retinue.testing import call
 from tests.core.driver import Story, hand

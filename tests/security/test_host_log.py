@@ -11,8 +11,8 @@ from tests.security.canaries import Search, planted
 SECRET = planted("LOG_TOKEN")
 PROGRAM = """
 import asyncio, gc, logging, sys, threading, warnings
-from retinue.cli.host import _open_log
-from retinue.core.secrets import Redactor
+from retinue.host.daemon import _open_log
+from retinue.core.redaction import Redactor
 
 path, secret = sys.argv[1], sys.stdin.readline().strip()
 redactor = Redactor()

@@ -15,13 +15,13 @@ import pytest
 from msgspec.structs import replace
 
 from retinue.errors import RetinueError
-from retinue.sandbox import git as ours
-from retinue.sandbox.bare import Unsandboxed
+from retinue.sandbox import git_repository as ours
+from retinue.sandbox.unsandboxed import Unsandboxed
 from retinue.sandbox.worktree import Worktrees
 from retinue.testing import call
 from retinue.tools.base import Answer
 from retinue.tools.builtin.git import GitTool
-from retinue.tools.builtin.processes import Processes
+from retinue.tools.builtin.run_processes import Processes
 from tests.cli.house import house
 from tests.needs import needs
 from tests.security.holes import git

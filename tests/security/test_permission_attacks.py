@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from retinue import Agent, Caller, Capabilities, NotFound, Orders, Refused, Retinue, Rules, tool
-from retinue.core import permits
+from retinue.core import permissions as permits
 from retinue.core.events import Answered, Asked, Decided, Narrowed
 from retinue.core.history import History
 from retinue.core.state import Asking, Question, Working

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from retinue.core.secrets import Redactor
-from retinue.sandbox import programs
+from retinue.core.redaction import Redactor
+from retinue.sandbox import trusted_programs as programs
 from retinue.testing import call
-from retinue.tools.mcp_client.base import Limits
-from retinue.tools.mcp_client.wire.stdio import StdioWire
+from retinue.tools.mcp_client.protocol import Limits
+from retinue.tools.mcp_client.transports.stdio import StdioWire
 from tests.cli.house import House, house
 from tests.needs import needs
 

@@ -9,7 +9,7 @@ import pytest
 
 from retinue import Capabilities, Retinue, tool
 from retinue.testing import call
-from retinue.tools.builtin import web
+from retinue.tools.builtin import fetch as web
 from tests.security.holes import agent, results, until
 from tests.tools.builtin.webcase import page, redirect, serving
 

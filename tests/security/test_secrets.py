@@ -14,7 +14,7 @@ import pytest
 from retinue import Agent, Ask, Delta, ModelError, Origin, Retinue, tool
 from retinue.channels.base import Channel
 from retinue.models.base import Request
-from retinue.runtime.redact import Redacting
+from retinue.runtime.secret_filter import Redacting
 from retinue.testing import Scripted, call
 
 CANARIES = {f"CANARY_{n}_KEY": f"cnry-{n:02d}-{'abcdefghij'[n % 10] * 3}/{n * 7919}+x=Z" for n in range(20)}

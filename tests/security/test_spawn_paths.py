@@ -72,8 +72,8 @@ def test_only_the_policy_makes_capabilities_for_a_run() -> None:
     core = {(file, function) for file, function in uses("Capabilities") if file.startswith(("core/", "runtime/"))}
     # The others are requests to the policy: what an agent can reach at all, and where it may write.
     asks = {("core/machine.py", "_request"), ("core/spawn.py", "grant_tools"), ("core/spawn.py", "_child_spec")}
-    assert core - {("core/policy.py", "derive")} - asks <= {
-        (f, "") for f in ("core/orders.py", "core/events.py", "core/values.py", "core/state.py", "core/policy.py")
+    assert core - {("core/capabilities.py", "derive")} - asks <= {
+        (f, "") for f in ("core/spec.py", "core/events.py", "core/values.py", "core/state.py", "core/capabilities.py")
     }
 
 

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 import pytest
 
 from retinue.errors import ConfigError, Refused
+from retinue.tools.builtin.fetch import Fetch
 from retinue.tools.builtin.ssrf import Gate, blocked, follow, may_reach, parse
-from retinue.tools.builtin.web import Fetch
 from tests.tools.builtin.webcase import caller, page, redirect, serving, told
 
 INNER = [

@@ -16,7 +16,7 @@ from retinue.channels.file import JsonLines
 from retinue.cli import answer_file
 from retinue.core.values import Delivery, Origin
 from retinue.errors import ConfigError, RetinueError
-from retinue.sandbox import git
+from retinue.sandbox import git_repository as git
 from retinue.testing import call
 from tests.cli.house import house
 from tests.needs import needs

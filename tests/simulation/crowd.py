@@ -10,7 +10,7 @@ import random
 from collections import Counter
 from dataclasses import dataclass, field, replace
 
-from retinue.core.accounts import Account
+from retinue.core.account import Account
 from retinue.core.effects import Abort, CallModel, CallTool, Effect
 from retinue.core.events import (
     Aborted,
@@ -24,7 +24,7 @@ from retinue.core.events import (
     Requested,
     Woke,
 )
-from retinue.core.orders import Order, Orders, Retry, Spec
+from retinue.core.spec import Order, Orders, Retry, Spec
 from retinue.core.state import Ended, Run, Short, Thinking
 from retinue.core.trees import Trees
 from retinue.core.values import Assistant, Budget, Call, Capabilities, Definition, ModelInfo, Reply, Rules, Usage

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, NoReturn
 
 from msgspec.structs import replace
 
-from retinue.core import policy
-from retinue.core.accounts import Account
-from retinue.core.caches import NO_CACHE, Cached
+from retinue.core import capabilities as policy
+from retinue.core.account import Account
+from retinue.core.cache_figures import NO_CACHE, Cached
 from retinue.core.effects import Abort, AskSlot, CallModel, CallTool, Compose, Deliver, Effect, FreeSlot, Transmit
 from retinue.core.events import (
     Broken,
@@ -24,7 +24,9 @@ from retinue.core.events import (
     Recovered,
     Requested,
 )
-from retinue.core.orders import Spec
+from retinue.core.ids import digest
+from retinue.core.notices import is_known
+from retinue.core.spec import Spec
 from retinue.core.state import (
     Asking,
     Calls,
@@ -39,11 +41,9 @@ from retinue.core.state import (
     is_seated,
     questions_of,
 )
-from retinue.core.text import digest
 from retinue.core.tree import Changes, Tree
 from retinue.core.trees import Trees
 from retinue.core.values import Assistant, Delivery, Ending, Mail, Message, Reply, Result
-from retinue.core.words import is_known
 from tests.simulation import provenance, script, waits
 
 if TYPE_CHECKING:

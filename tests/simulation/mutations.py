@@ -58,13 +58,13 @@ MUTATIONS = [
     Mutation("a joined child stays pending", "core/calls.py", "    del fan.pending[outcome.id]\n", ""),
     Mutation(
         "a child is counted before it has ended",
-        "core/kin.py",
+        "core/children.py",
         " or not isinstance(child.state, Ended):",
         ":",
     ),
     Mutation(
         "a child that reported stays in its tree",
-        "core/kin.py",
+        "core/children.py",
         "    d.tree.dismiss(event.child)\n    if child.order",
         "    if child.order",
     ),
@@ -82,13 +82,13 @@ MUTATIONS = [
     ),
     Mutation(
         "an unsafe tool is run again",
-        "core/recovery.py",
+        "core/restarts.py",
         'if found.restart == "unsafe":',
         'if found.restart == "never":',
     ),
     Mutation(
         "a pure tool is not run again",
-        "core/recovery.py",
+        "core/restarts.py",
         "            start_tool(run, d, found.index, found.call, again=True)",
         "            pass",
     ),
@@ -159,11 +159,14 @@ MUTATIONS = [
         "if limits.children is not None and live > limits.children:",
     ),
     Mutation(
-        "a denial is not inherited", "core/policy.py", "deny=_union(parent.deny, request.deny)", "deny=request.deny"
+        "a denial is not inherited",
+        "core/capabilities.py",
+        "deny=_union(parent.deny, request.deny)",
+        "deny=request.deny",
     ),
     Mutation(
         "a denied tool is run",
-        "core/policy.py",
+        "core/capabilities.py",
         '        if tool in held.deny:\n            return f"{name} denies',
         '        if False:\n            return f"{name} denies',
     ),
@@ -199,7 +202,7 @@ MUTATIONS = [
     ),
     Mutation(
         "only the first in line is ever told",
-        "core/lines.py",
+        "core/budget_queues.py",
         "            self.ease(spot[0])\n",
         "            pass\n",
     ),
@@ -265,7 +268,7 @@ MUTATIONS = [
     ),
     Mutation(
         "an answer to an old question counts",
-        "core/limits.py",
+        "core/limit_questions.py",
         "    if event.question and (",
         "    if False and (",
     ),
@@ -277,13 +280,13 @@ MUTATIONS = [
     ),
     Mutation(
         "more is given to a child than there is",
-        "core/limits.py",
+        "core/limit_questions.py",
         "        if free is not None and free < more:",
         "        if False:",
     ),
     Mutation(
         "who waits for an answer stands in no line after a restart",
-        "core/lining_up.py",
+        "core/admission.py",
         "    ledger.wait(run.id, ask, state.kept.ticket, Verdict",
         "    (lambda *told: None)(run.id, ask, state.kept.ticket, Verdict",
     ),
@@ -308,7 +311,7 @@ MUTATIONS = [
     ),
     Mutation(
         "a delivery is given up at once",
-        "core/outbox.py",
+        "core/delivery.py",
         "            if delivery.bounces >= rules.delivery_tries:",
         "            if True:",
     ),
@@ -402,14 +405,14 @@ MUTATIONS = [
     ),
     Mutation(
         "a time limit is ignored",
-        "core/lining_up.py",
+        "core/admission.py",
         "        deadline = sooner(deadline, d.now + order.timeout_ms)",
         "        pass",
     ),
     Mutation("a grant does not go back", "core/ledger.py", "            self._give_back(account)\n", ""),
     Mutation(
         "what is held counts as free",
-        "core/accounts.py",
+        "core/account.py",
         "limit - self.spent[i] - self.held[i] - self.reserve[i]",
         "limit - self.spent[i] - self.reserve[i]",
     ),
@@ -433,7 +436,7 @@ MUTATIONS = [
     ),
     Mutation(
         "a child is deleted before its parent's call is closed",
-        "core/kin.py",
+        "core/children.py",
         "                fan.discard[child.id] = child\n",
         "                d.tree.changes.forgotten.append(event.child)\n",
     ),
@@ -451,7 +454,7 @@ MUTATIONS = [
     ),
     Mutation(
         "a tool that was woken is forgotten in a restart",
-        "core/recovery.py",
+        "core/restarts.py",
         "            start_woken(run, d, watch, again=True)\n",
         "            pass\n",
     ),
@@ -463,7 +466,7 @@ MUTATIONS = [
     ),
     Mutation(
         "who may outlive its parent is cancelled with it",
-        "core/desk.py",
+        "core/step_context.py",
         """if specs[c].order.bond != "keep"]""",
         "if specs[c]]",
     ),
@@ -475,7 +478,7 @@ MUTATIONS = [
     ),
     Mutation(
         "who asked not to be told is told",
-        "core/kin.py",
+        "core/children.py",
         """    if child.order.join == "none" and (not child.order.news or skipped(child.order, outcome.ending)):\n""",
         "    if False:\n",
     ),
@@ -497,7 +500,7 @@ MUTATIONS = [
         "wait_in(run, d, Working(calls=calls, seated=is_seated(run)))",
         "wait_in(run, d, Working(calls=calls))",
     ),
-    Mutation("a denied call is made", "core/asking.py", "    if not event.allow:\n", "    if False:\n"),
+    Mutation("a denied call is made", "core/questions.py", "    if not event.allow:\n", "    if False:\n"),
     Mutation(
         "what needs a permission is made without one",
         "core/calls.py",
@@ -506,7 +509,7 @@ MUTATIONS = [
     ),
     Mutation(
         "a question stays when it was answered",
-        "core/asking.py",
+        "core/questions.py",
         "    questions = tuple(q for q in calls.questions if q.index != index)\n    calls = replace(calls, tools",
         "    questions = calls.questions\n    calls = replace(calls, tools",
     ),
@@ -554,7 +557,7 @@ MUTATIONS = [
     ),
     Mutation(
         "news does not tell who is missing behind it",
-        "core/kin.py",
+        "core/children.py",
         "    note, announced = note_of(outcome.ending), child.order.announce\n",
         '    note, announced = "", child.order.announce\n',
     ),
@@ -609,11 +612,13 @@ MUTATIONS = [
     ),
     Mutation(
         "a slot that was granted to an earlier ticket is taken",
-        "core/lining_up.py",
+        "core/admission.py",
         " or (is_shared and event.ticket != state.ticket):",
         ":",
     ),
-    Mutation("who ended a run is not told", "core/kin.py", "error=error, by=who, along", 'error=error, by="", along'),
+    Mutation(
+        "who ended a run is not told", "core/children.py", "error=error, by=who, along", 'error=error, by="", along'
+    ),
     Mutation(
         "who asks is not found by its question",
         "core/tree.py",

@@ -6,11 +6,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from retinue.core.ids import digest
+from retinue.core.notices import is_known, skipped
 from retinue.core.provenance import is_dismissed, tell
-from retinue.core.text import digest
 from retinue.core.tree import Changes
 from retinue.core.values import Ending, Mail, Message, User
-from retinue.core.words import is_known, skipped
 
 if TYPE_CHECKING:
     from tests.simulation.invariants import Books

@@ -13,8 +13,9 @@ from unittest import mock
 
 from msgspec.structs import replace
 
-from retinue.core import limits, machine
-from retinue.core.desk import Desk
+from retinue.core import limit_questions as limits
+from retinue.core import machine
+from retinue.core.capabilities import allows
 from retinue.core.effects import Abort, AskSlot, CallModel, CallTool, Compose, Deliver, Effect, FreeSlot, Transmit
 from retinue.core.events import (
     Aborted,
@@ -44,8 +45,8 @@ from retinue.core.events import (
     ToolReturned,
     Woke,
 )
-from retinue.core.policy import allows
 from retinue.core.state import Asking, Ended, Queued, Run, Working, attempts_of
+from retinue.core.step_context import Desk
 from retinue.core.tree import Tree
 from retinue.core.trees import Trees
 from retinue.core.values import Capabilities, Origin, Restart

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 
-from retinue.core.orders import Context, Lane, Order, Orders, Retry, Send, Wait
+from retinue.core.spec import Context, Lane, Order, Orders, Retry, Send, Wait
 from retinue.core.values import (
     Assistant,
     Budget,

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from retinue.store.sqlite import SqliteStore
+from retinue.store.sqlite.sqlite_store import SqliteStore
 from tests.simulation.engine import run_engine_seed, trace
 from tests.simulation.main import work
 

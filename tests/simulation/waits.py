@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from retinue.core.accounts import Account
-from retinue.core.lines import LATEST
+from retinue.core.account import Account
+from retinue.core.budget_queues import LATEST
 from retinue.core.state import NOTHING, Asking, Queued, Run, Short, Thinking, Waiting
 from retinue.core.tree import Tree
 

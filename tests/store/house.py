@@ -6,7 +6,7 @@ import sys
 import textwrap
 from pathlib import Path
 
-from retinue.store.sqlite import SqliteStore
+from retinue.store.sqlite.sqlite_store import SqliteStore
 from tests.contracts.store import World
 from tests.waiting import SECONDS
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import apsw
 
 from retinue.core.tree import Changes
-from retinue.store import sqlite_open
-from retinue.store.sqlite_log import link
-from retinue.store.sqlite_rows import TABLES, encode
+from retinue.store.sqlite import database_file as sqlite_open
+from retinue.store.sqlite.tables import TABLES, encode
+from retinue.store.sqlite.tree_logs import link
 
 INSERT = """
 insert into events (seq, run, owner, at, body, digest, chain)

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from retinue.core.board import Added, Removed
 from retinue.core.events import CancelAsked, Forgotten, Posted
-from retinue.core.orders import Base, Context
+from retinue.core.spec import Base, Context
 from retinue.core.state import Ended, Thinking, Working
+from retinue.core.task_list import Added, Removed
 from retinue.core.values import Mail, Origin
 from retinue.errors import StoreError
 from retinue.store.memory import MemoryStore
-from retinue.store.sqlite import SqliteStore
+from retinue.store.sqlite.sqlite_store import SqliteStore
 from tests.contracts.store import World, all_of, run_async
 
 

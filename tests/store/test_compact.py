@@ -8,8 +8,9 @@ import pytest
 
 from retinue.core.tree import Changes
 from retinue.errors import NotFound, StoreError
-from retinue.store import artifacts, sqlite_forget
-from retinue.store.sqlite import SqliteStore
+from retinue.store import artifact_files as artifacts
+from retinue.store.sqlite import deletion as sqlite_forget
+from retinue.store.sqlite.sqlite_store import SqliteStore
 from tests.contracts.store import World, all_of, run_async
 from tests.store.old import Old
 

@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from retinue.core.board import Added
 from retinue.core.events import Forgotten
+from retinue.core.task_list import Added
 from retinue.core.tree import Changes
 from retinue.errors import NotFound
-from retinue.store.artifacts import Artifacts
-from retinue.store.sqlite import SqliteStore
-from retinue.store.sqlite_read import Reader
-from retinue.store.sqlite_verify import verify
+from retinue.store.artifact_files import Artifacts
+from retinue.store.sqlite.integrity import verify
+from retinue.store.sqlite.reader import Reader
+from retinue.store.sqlite.sqlite_store import SqliteStore
 from tests.contracts.store import World, all_of, run_async, texts
 from tests.store.old import Old
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from retinue.errors import StoreError
-from retinue.store import sent
-from retinue.store.sent import PLACE, STEP, TAIL, SentCalls
+from retinue.store import sent_calls as sent
+from retinue.store.sent_calls import PLACE, STEP, TAIL, SentCalls
 
 RUNS = {"a": 1, "b": 1}
 

@@ -15,14 +15,17 @@ import pytest
 from msgspec.structs import replace
 
 import retinue.store
-from retinue.core.board import Added
 from retinue.core.events import CancelAsked, Forgotten
+from retinue.core.task_list import Added
 from retinue.core.tree import Changes
 from retinue.errors import ConfigError, NotFound, StoreCorrupt, StoreError, StoreFull
-from retinue.store import sqlite, sqlite_log, sqlite_open, sqlite_write
-from retinue.store.sqlite import SqliteStore
-from retinue.store.sqlite_group import Job
-from retinue.store.sqlite_rows import Batch
+from retinue.store.sqlite import database_file as sqlite_open
+from retinue.store.sqlite import sqlite_store as sqlite
+from retinue.store.sqlite import tree_logs as sqlite_log
+from retinue.store.sqlite import writer as sqlite_write
+from retinue.store.sqlite.commit_group import Job
+from retinue.store.sqlite.sqlite_store import SqliteStore
+from retinue.store.sqlite.tables import Batch
 from tests.contracts.store import StoreContract, World, all_of, run_async, texts
 
 

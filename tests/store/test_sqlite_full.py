@@ -11,7 +11,7 @@ from tests.store.house import contents, filled, python, run
 FILL = """
     import asyncio, sys
     from retinue.errors import StoreFull
-    from retinue.store.sqlite import SqliteStore
+    from retinue.store.sqlite.sqlite_store import SqliteStore
     from tests.contracts.store import World, all_of
 
     async def main():
@@ -104,7 +104,7 @@ def test_a_full_disk_keeps_what_was_acknowledged_and_goes_on_later(tmp_path: Pat
 OPEN = """
     import asyncio, sys
     from retinue.errors import StoreError
-    from retinue.store.sqlite import SqliteStore
+    from retinue.store.sqlite.sqlite_store import SqliteStore
     try:
         asyncio.run(SqliteStore(sys.argv[1]).open())
     except StoreError as error:

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from retinue.errors import StoreError, StoreFull, StoreLocked
-from retinue.store import sqlite_open
-from retinue.store.sqlite import SqliteStore
+from retinue.store.sqlite import database_file as sqlite_open
+from retinue.store.sqlite.sqlite_store import SqliteStore
 from tests.contracts.store import World, all_of, run_async
 from tests.store.house import ROOT, contents, filled, opened, python
 from tests.waiting import SECONDS
@@ -21,7 +21,7 @@ from tests.waiting import SECONDS
 def holder(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
     code = """
     import asyncio, sys
-    from retinue.store.sqlite import SqliteStore
+    from retinue.store.sqlite.sqlite_store import SqliteStore
     asyncio.run(SqliteStore(sys.argv[1]).open())
     print("open", flush=True)
     sys.stdin.read()

@@ -10,9 +10,10 @@ from typing import Any
 import apsw
 import pytest
 
-from retinue.store import sqlite_verify, sqlite_write
-from retinue.store.sqlite import SqliteStore
-from retinue.store.sqlite_open import connect
+from retinue.store.sqlite import integrity as sqlite_verify
+from retinue.store.sqlite import writer as sqlite_write
+from retinue.store.sqlite.database_file import connect
+from retinue.store.sqlite.sqlite_store import SqliteStore
 from tests.contracts.store import World, run_async
 
 FRAME = 4_096 + 24

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from retinue.testing import call
-from retinue.testing.fake_llm import FAULTS, FakeLLM, Settings
+from retinue.testing.fake_llm.fake_provider import FAULTS, FakeLLM, Settings
 from tests.testing.fake_llm_support import Got, good, send
 
 BOTH = [False, True]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from retinue.testing.fake_llm import FakeLLM
+from retinue.testing.fake_llm.fake_provider import FakeLLM
 from tests.testing.fake_llm_support import SCHEMA, Got, Post, good, send, tools
 
 Bend = Callable[[Post], None]
@@ -205,6 +205,6 @@ def out(call_id: Any, **more: Any) -> dict[str, Any]:
 
 
 def sealed(text: str = "") -> str:
-    from retinue.testing.fake_wire import seal
+    from retinue.testing.fake_llm.dialect import seal
 
     return seal(text)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from retinue.testing.fake_llm import DIALECTS, FakeLLM
+from retinue.testing.fake_llm.fake_provider import DIALECTS, FakeLLM
 
 KEY = "sk-test-0123456789abcdef"
 SCHEMA: dict[str, Any] = {

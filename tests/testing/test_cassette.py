@@ -12,7 +12,7 @@ import pytest
 
 from retinue import Agent, Caller, ConfigError, ModelUnavailable, Orders, Outcome, Retinue, tool
 from retinue.core.events import ChildEnded, Entry, Ordered, Replied, Requested, ToolReturned
-from retinue.core.orders import Send
+from retinue.core.spec import Send
 from retinue.core.values import Message, Result, User
 from retinue.models.base import Model, Request
 from retinue.testing import Cassette, CassetteError, MemoryStore, Scripted, VirtualClock, call, run_virtual

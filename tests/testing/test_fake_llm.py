@@ -16,8 +16,8 @@ import pytest
 
 from retinue.core.values import Assistant, Call
 from retinue.errors import ConfigError
-from retinue.testing import fake_llm
-from retinue.testing.fake_llm import FAULTS, FakeLLM, Settings, main
+from retinue.testing.fake_llm import fake_provider as fake_llm
+from retinue.testing.fake_llm.fake_provider import FAULTS, FakeLLM, Settings, main
 from tests.testing.fake_llm_support import ALL, connect, good, raw, send, text_of, tools, wire
 from tests.waiting import until
 
@@ -303,7 +303,7 @@ def test_a_script_may_say_that_the_provider_flaps_or_is_out() -> None:
 
 
 def test_a_script_can_be_a_file_of_json_lines(tmp_path: Path) -> None:
-    from retinue.testing.fake_script import load
+    from retinue.testing.fake_llm.script import load
 
     path = tmp_path / "script.jsonl"
     path.write_text(
@@ -320,7 +320,15 @@ def test_a_script_can_be_a_file_of_json_lines(tmp_path: Path) -> None:
 def test_the_program_prints_its_address_and_serves_until_it_is_told_to_stop(tmp_path: Path) -> None:
     script = tmp_path / "script.jsonl"
     script.write_text('"From a file."\n')
-    command = [sys.executable, "-m", "retinue.testing.fake_llm", "--script", str(script), "--latency", "1"]
+    command = [
+        sys.executable,
+        "-m",
+        "retinue.testing.fake_llm.fake_provider",
+        "--script",
+        str(script),
+        "--latency",
+        "1",
+    ]
     for number in (signal.SIGTERM, signal.SIGINT):
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=dict(os.environ)) as process:
             assert process.stdout is not None
@@ -370,7 +378,7 @@ def test_the_fake_needs_no_web_framework() -> None:
 
 
 def test_a_tool_list_is_read_once() -> None:
-    from retinue.testing.fake_strict import Memory
+    from retinue.testing.fake_llm.strict_checks import Memory
 
     seen: list[object] = []
 

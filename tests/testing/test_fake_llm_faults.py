@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from retinue.testing.fake_llm import FAULTS, FakeLLM
+from retinue.testing.fake_llm.fake_provider import FAULTS, FakeLLM
 from tests.testing.fake_llm_faults_support import BOTH, FAST, TEXT, at, hit, is_ended, with_dialects
 from tests.testing.fake_llm_support import ALL, KEY, Got, Post, good, send, text_of
 from tests.waiting import until

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from retinue.testing.fake_llm import FakeLLM
+from retinue.testing.fake_llm.fake_provider import FakeLLM
 from tests.testing.fake_llm_faults_support import BOTH, CALLS, FAST, TEXT, hit, is_ended, with_dialects
 from tests.testing.fake_llm_support import ALL, Got, calls_of, good, send, text_of
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from retinue.models.sse import Events
-from retinue.testing.fake_llm import FakeLLM, Settings
+from retinue.formats.sse import Events
+from retinue.testing.fake_llm.fake_provider import FakeLLM, Settings
 from tests.testing.fake_llm_faults_support import BOTH, CALLS, FAST, TEXT, hit, is_ended
 from tests.testing.fake_llm_support import ALL, Got, calls_of, connect, good, send, text_of, wire
 from tests.waiting import until

@@ -11,7 +11,7 @@ import pytest
 from retinue.core.values import Assistant, Reply, Result, Usage, User
 from retinue.errors import ConfigError, ModelRejected, ModelUnavailable
 from retinue.testing import call
-from retinue.testing.fake_llm import FakeLLM, Heard, Settings
+from retinue.testing.fake_llm.fake_provider import FakeLLM, Heard, Settings
 from tests.testing.fake_llm_support import (
     ALL,
     KEY,
@@ -233,7 +233,7 @@ def test_a_mark_says_how_many_calls_and_with_what_and_the_last_mark_counts() -> 
 
 
 def test_made_up_arguments_fit_the_schema() -> None:
-    from retinue.testing.fake_script import sample
+    from retinue.testing.fake_llm.script import sample
 
     schema = {
         "type": "object",

@@ -23,7 +23,7 @@ from pydantic import TypeAdapter
 
 from retinue.core.values import Assistant
 from retinue.testing import call
-from retinue.testing.fake_llm import FakeLLM
+from retinue.testing.fake_llm.fake_provider import FakeLLM
 from tests.testing.fake_llm_support import SCHEMA, good, send, tools
 
 TEXT = "Grüße aus der Küche, and a good day to you."
@@ -263,7 +263,7 @@ def test_the_page_about_the_fake_runs() -> None:
 
 def test_an_official_client_tries_again_and_succeeds() -> None:
     async def story() -> None:
-        from retinue.testing.fake_llm import Settings
+        from retinue.testing.fake_llm.fake_provider import Settings
 
         async with FakeLLM(["yes"], settings=Settings(retry_after_seconds=0.01)) as llm:
             client = anthropic.AsyncAnthropic(base_url=llm.url, api_key="k", max_retries=1)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from retinue.testing.fake_llm import FakeLLM, Settings
+from retinue.testing.fake_llm.fake_provider import FakeLLM, Settings
 from tests.testing.fake_llm_strict_support import message_of, out
 from tests.testing.fake_llm_support import ALL, good, raw, send
 
@@ -69,7 +69,7 @@ def test_paths_methods_and_sizes_are_refused_in_the_shape_of_the_provider(dialec
     ],
 )
 def test_what_is_no_json_schema_is_found(schema: Any) -> None:
-    from retinue.testing.fake_strict import bad_schema
+    from retinue.testing.fake_llm.strict_checks import bad_schema
 
     assert bad_schema({"type": "object", "properties": {"deep": schema}})
     assert bad_schema({"type": "object", "properties": {"deep": True}}) is None

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from retinue.testing.fake_llm import FakeLLM
+from retinue.testing.fake_llm.fake_provider import FakeLLM
 from tests.pictures import encoded, png
 from tests.testing.fake_llm_strict_support import (
     TEXT,

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from retinue.core.effects import ChildOutcome
-from retinue.core.orders import Order, Orders, Spec
+from retinue.core.spec import Order, Orders, Spec
 from retinue.core.state import Queued, Run
 from retinue.core.values import Ending, Usage
 from retinue.errors import ConfigError

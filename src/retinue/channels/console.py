@@ -12,10 +12,10 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from typing import TextIO
 
-from retinue.channels.seen import Seen
-from retinue.core.display import one_line, several_lines
+from retinue.channels.recent_keys import Seen
 from retinue.core.values import Delivery
 from retinue.errors import RetinueError
+from retinue.formats.safe_text import one_line, several_lines
 
 KEPT = 10_000
 

@@ -17,10 +17,10 @@ from pathlib import Path
 
 import msgspec
 
-from retinue.channels.seen import Seen
+from retinue.channels.recent_keys import Seen
 from retinue.core.values import Delivery
 from retinue.errors import RetinueError
-from retinue.sandbox.beneath import make_real
+from retinue.sandbox.open_beneath import make_real
 
 KEPT = 100_000
 FLAGS = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC

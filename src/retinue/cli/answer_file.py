@@ -10,8 +10,8 @@ import secrets
 import stat
 
 from retinue.errors import ConfigError, RetinueError
-from retinue.sandbox.beneath import make_real
-from retinue.sandbox.protected import kernels
+from retinue.sandbox.open_beneath import make_real
+from retinue.sandbox.protected_paths import kernels
 
 NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 

@@ -27,8 +27,8 @@ def _guarded(arguments: list[str]) -> int:
 
     import click
 
-    from retinue.cli import exits
-    from retinue.cli.group import cli
+    from retinue.cli import exit_codes as exits
+    from retinue.cli.command_list import cli
     from retinue.errors import RetinueError
 
     signal.signal(signal.SIGTERM, _terminate)
@@ -66,11 +66,11 @@ def _guarded(arguments: list[str]) -> int:
 
 def _offer() -> list[str] | None:
     """In a directory with source code, the first thing to try: with a yes it is what the command becomes."""
-    from retinue.cli.places import has_source
+    from retinue.host.project_paths import has_source
 
     if not (sys.stdin and sys.stdin.isatty() and sys.stderr.isatty()) or not has_source(os.getcwd()):
         return None
-    from retinue.cli.typed import line_after
+    from retinue.cli.terminal.typed_answer import line_after
 
     said = line_after(
         'Map this repository? It needs no model and changes nothing: retinue run "map this repository" [Y/n] '
@@ -83,7 +83,7 @@ def _terminate(signal_number: int, frame: object) -> None:
 
 
 def _complain(text: str, code: int) -> int:
-    from retinue.cli.door import note
+    from retinue.cli.context import note
 
     note(f"retinue: {text}")
     return code

@@ -12,7 +12,7 @@ from retinue.core.values import Value
 
 if TYPE_CHECKING:
     from retinue.models.catalog import Catalog
-    from retinue.sandbox.private import Private
+    from retinue.sandbox.private_paths import Private
 
 
 class Config(Value):
@@ -32,7 +32,7 @@ def environment_secrets() -> dict[str, str]:
 
 def own_places(store: str = "") -> Private:
     """What belongs to Retinue itself on this machine, and is shown to no model."""
-    from retinue.config.folders import private_places
+    from retinue.config.user_folders import private_places
 
     return private_places(os.environ, store)
 

@@ -10,13 +10,13 @@ from typing import Any, Literal, NamedTuple, get_args
 
 import msgspec
 
-from retinue.config.files import Document, open_document
-from retinue.config.known import bare, check_value, every_setting, from_text, is_mapping, setting_of
+from retinue.config.config_file import Document, open_document
+from retinue.config.family_sections import HEADS, SECTIONS, Seeds, families_of
 from retinue.config.problems import MOST_PROBLEMS, ConfigProblems, Problem, problem, shown, unknown
 from retinue.config.schema import SEEDED, About, Configuration, explained
-from retinue.config.seeds import HEADS, SECTIONS, Seeds, families_of
-from retinue.config.toml_places import Path, dotted
+from retinue.config.setting_list import bare, check_value, every_setting, from_text, is_mapping, setting_of
 from retinue.core.values import Value
+from retinue.formats.toml_positions import Path, dotted
 
 Kind = Literal["default", "user", "project", "environment", "flag"]
 RANK: dict[str, int] = {"default": 0, "user": 1, "project": 2, "environment": 3, "flag": 4}
@@ -137,7 +137,7 @@ class _Walk:
             self._entry((*path, name), inner, about, item)
 
     def _entry(self, path: tuple[str, ...], kind: Any, about: About, value: Any) -> None:
-        from retinue.config.models import check_entry
+        from retinue.config.model_config import check_entry
 
         try:
             name = check_entry(path)

@@ -8,9 +8,9 @@ import difflib
 import re
 from collections.abc import Iterable
 
-from retinue.core.display import one_line
 from retinue.core.values import Value
 from retinue.errors import ConfigError
+from retinue.formats.safe_text import one_line
 
 _SECRET = re.compile(
     r"(?:sk|gsk|hf|xai|ghp|gho|ghs|glpat|r8|nvapi|pplx|csk|fw|tgp)[-_][A-Za-z0-9_-]{8,}|AIza[A-Za-z0-9_-]{20,}"

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from retinue.config import checks
+from retinue.config import value_checks as checks
 from retinue.core.values import Value
 
 Names = tuple[str, ...]

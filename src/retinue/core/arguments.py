@@ -6,7 +6,7 @@ import json
 import math
 from typing import Any
 
-from retinue.core.text import clean
+from retinue.core.ids import clean
 
 MAX_BYTES = 1 << 20
 MAX_DEPTH = 64

@@ -15,15 +15,15 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from retinue.core import permits
-from retinue.core.desk import Desk, seated
+from retinue.core import permissions as permits
+from retinue.core.capabilities import gate
 from retinue.core.effects import Abort, CallTool, ChildOutcome, Compose, JoinedCall, Purpose
 from retinue.core.ending import finish, free_slots
 from retinue.core.events import CancelAsked, Composed, Ordered
-from retinue.core.fans import Fan
-from retinue.core.orders import Wait
-from retinue.core.policy import gate
+from retinue.core.fan_in import Fan
+from retinue.core.notices import NONE, fill, plain_result
 from retinue.core.provenance import note_on
+from retinue.core.spec import Wait
 from retinue.core.state import (
     NEW_CALL,
     NOTHING,
@@ -38,9 +38,9 @@ from retinue.core.state import (
     Working,
     is_seated,
 )
+from retinue.core.step_context import Desk, seated
 from retinue.core.turn import await_mail, go_on, post, sooner
 from retinue.core.values import Assistant, Call, Capabilities, Guard, Mail, Result, Usage, Words
-from retinue.core.words import NONE, fill, plain_result
 
 ONE_CALL = (0, 0, 0, 1)
 GATHERED = 4_096

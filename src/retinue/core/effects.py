@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from retinue.core.orders import Lane
+from retinue.core.spec import Lane
 from retinue.core.values import Call, Ending, Usage, Value
 
 Purpose = Literal["turn", "final", "grace", "summary", "announce", "compact"]

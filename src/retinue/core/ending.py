@@ -6,10 +6,12 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from retinue.core.accounts import Guess
-from retinue.core.desk import Desk
+from retinue.core.account import Guess
 from retinue.core.effects import Abort
 from retinue.core.events import Aborted, Admitted, CancelAsked, ChildEnded, Posted
+from retinue.core.ids import clip, digest
+from retinue.core.notices import is_known, listed, skipped, tell
+from retinue.core.price_tags import reckon
 from retinue.core.provenance import add, is_dismissed, note_of, total
 from retinue.core.state import (
     Amounts,
@@ -26,10 +28,8 @@ from retinue.core.state import (
     asks,
     is_seated,
 )
-from retinue.core.tags import reckon
-from retinue.core.text import clip, digest
+from retinue.core.step_context import Desk
 from retinue.core.values import Delivery, End, Ending, Helpers, Mail, ModelInfo, Usage, Who
-from retinue.core.words import is_known, listed, skipped, tell
 from retinue.errors import InvalidTransition
 
 NO_HELPERS = Helpers()

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from retinue.core.caches import Tag
-from retinue.core.orders import Base, Order, Orders
+from retinue.core.cache_figures import Tag
+from retinue.core.spec import Base, Order, Orders
 from retinue.core.values import (
     Call,
     Capabilities,

@@ -14,7 +14,7 @@ from typing import overload
 
 from msgspec.structs import replace
 
-from retinue.core.text import digest
+from retinue.core.ids import digest
 from retinue.core.values import Assistant, Call, Message, Result, User
 
 MISSING = (

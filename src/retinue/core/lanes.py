@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from dataclasses import dataclass, field
 
-from retinue.core.orders import Lane
+from retinue.core.spec import Lane
 
 
 @dataclass(slots=True)

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from retinue.core.accounts import (
+from retinue.core.account import (
     DIMENSIONS,
     SURE,
     UNFUNDED,
@@ -34,11 +34,11 @@ from retinue.core.accounts import (
     Limit,
     funded,
 )
-from retinue.core.caches import Cached
-from retinue.core.lines import LATEST, Lines
+from retinue.core.budget_queues import LATEST, Lines
+from retinue.core.cache_figures import Cached
+from retinue.core.hold_request import GO, Ask, Verdict
 from retinue.core.state import NOTHING, Amounts
 from retinue.core.values import OnLimit
-from retinue.core.verdicts import GO, Ask, Verdict
 
 _RANGE = range(4)
 

@@ -11,9 +11,11 @@ from typing import assert_never
 
 from msgspec.structs import replace
 
-from retinue.core import limits, outbox, policy, spawn
-from retinue.core.accounts import limits_of
-from retinue.core.desk import Desk
+from retinue.core import capabilities as policy
+from retinue.core import delivery as outbox
+from retinue.core import limit_questions as limits
+from retinue.core import spawn
+from retinue.core.account import limits_of
 from retinue.core.effects import Deliver, Transmit
 from retinue.core.ending import pass_on, send_on
 from retinue.core.events import (
@@ -33,10 +35,11 @@ from retinue.core.events import (
     Sent,
     TreeEvent,
 )
-from retinue.core.orders import Spec
 from retinue.core.run import step
 from retinue.core.shared import Shared
+from retinue.core.spec import Spec
 from retinue.core.state import MOVING, QUIET, Ended, has_questions
+from retinue.core.step_context import Desk
 from retinue.core.tree import Tree
 from retinue.core.turn import post
 from retinue.core.values import Capabilities, Delivery, Origin

@@ -15,10 +15,10 @@ from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
 
-from retinue.core.display import one_line
 from retinue.core.effects import ChildOutcome
-from retinue.core.orders import Order
+from retinue.core.spec import Order
 from retinue.core.values import Ending, Helpers, Lost, Who
+from retinue.formats.safe_text import one_line
 
 NAMED = 5
 """How many are named; the others are counted. A run's row stays small whatever its fan-out."""

@@ -7,12 +7,12 @@ from typing import assert_never
 from msgspec.structs import replace
 
 from retinue.core.calls import dispatch
-from retinue.core.desk import Desk, idle, seated, weight
 from retinue.core.ending import break_off, charged, finish, free_slots, guess, within
 from retinue.core.events import ModelFailed, Replied
+from retinue.core.ids import clip, digest
+from retinue.core.price_tags import reckon, warm_until
 from retinue.core.state import NOTHING, REFUSALS, Run, Thinking
-from retinue.core.tags import reckon, warm_until
-from retinue.core.text import clip, digest
+from retinue.core.step_context import Desk, idle, seated, weight
 from retinue.core.turn import (
     ANNOUNCE,
     COMPACT,

@@ -24,18 +24,11 @@ from typing import assert_never
 
 from msgspec.structs import replace
 
-from retinue.core import asking, spawn
-from retinue.core.calls import (
-    close_call,
-    close_composed,
-    detach,
-    keep_waiting,
-    let_rest,
-    resume,
-    settle,
-    stir,
-)
-from retinue.core.desk import Desk, seated
+from retinue.core import questions as asking
+from retinue.core import spawn
+from retinue.core.admission import queued, short
+from retinue.core.calls import close_call, close_composed, detach, keep_waiting, let_rest, resume, settle, stir
+from retinue.core.children import cancel, child_at_calls, news, note, stale
 from retinue.core.ending import book_estimate, conclude, finish, pay_for_broken_off, take_along
 from retinue.core.events import (
     Aborted,
@@ -63,10 +56,9 @@ from retinue.core.events import (
     ToolReturned,
     Woke,
 )
-from retinue.core.kin import cancel, child_at_calls, news, note, stale
-from retinue.core.lining_up import queued, short
-from retinue.core.recovery import again, out_of_time, recover_calls, stop_recovery, waited_too_long
+from retinue.core.notices import fill
 from retinue.core.reply import abandon, take_failure, take_reply
+from retinue.core.restarts import again, out_of_time, recover_calls, stop_recovery, waited_too_long
 from retinue.core.state import (
     Asking,
     Calls,
@@ -80,9 +72,9 @@ from retinue.core.state import (
     Working,
     account_refusal,
 )
+from retinue.core.step_context import Desk, seated
 from retinue.core.turn import next_turn, post, think, try_again
 from retinue.core.values import Artifact, Result
-from retinue.core.words import fill
 from retinue.errors import Refused
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from retinue.core.arguments import is_deep
-from retinue.core.secrets import pieces
+from retinue.core.redaction import pieces
 
 _SECRET = re.compile(
     r"KEY|SECRET|TOKEN|PASSW|PASSPHRASE|CREDENTIAL|COOKIE|PRIVATE|BEARER|WEBHOOK|AUTHORIZATION|_PWD$"

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from retinue.core.accounts import DIMENSIONS
-from retinue.core.desk import Desk
-from retinue.core.money import money
+from retinue.core.account import DIMENSIONS
 from retinue.core.state import Run
+from retinue.core.step_context import Desk
 from retinue.core.values import NANOS_PER_USD
+from retinue.formats.money import money
 
 
 def shortage(run: Run, d: Desk, prompt: int, lack: str) -> str:

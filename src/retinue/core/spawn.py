@@ -7,21 +7,22 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from retinue.core import permits, policy
-from retinue.core.accounts import DIMENSIONS, UNFUNDED, UNLIMITED, Limit, limits_of
-from retinue.core.desk import Desk, weight
+from retinue.core import capabilities as policy
+from retinue.core import permissions as permits
+from retinue.core.account import DIMENSIONS, UNFUNDED, UNLIMITED, Limit, limits_of
+from retinue.core.budget_shares import shares
 from retinue.core.events import CancelAsked, Enlisted, Ordered, Posted
-from retinue.core.fans import FanIn, fan_of
-from retinue.core.money import money
-from retinue.core.orders import DRAWN, Base, Order, Send, Slot, Spec
-from retinue.core.shares import shares
+from retinue.core.fan_in import FanIn, fan_of
+from retinue.core.ids import run_id
+from retinue.core.price_tags import tagged
+from retinue.core.spec import DRAWN, Base, Order, Send, Slot, Spec
 from retinue.core.state import NOTHING, Asking, Calls, Queued, Run, Stopping, Waiting, Working
-from retinue.core.tags import tagged
-from retinue.core.text import run_id
+from retinue.core.step_context import Desk, weight
 from retinue.core.tree import Tree
 from retinue.core.turn import sooner
 from retinue.core.values import NANOS_PER_USD, Capabilities, Definition, Limits, Mail, User
 from retinue.errors import Refused
+from retinue.formats.money import money
 
 UNPRICED = (
     "the price of {model!r} is unknown, so a budget in dollars cannot be kept; choose a model that has a price, "

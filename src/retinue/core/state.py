@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from retinue.core.caches import Cached
+from retinue.core.cache_figures import Cached
 from retinue.core.effects import ChildOutcome, Purpose
 from retinue.core.values import Artifact, Call, Capabilities, Ending, Grant, Helpers, Usage, Value, Work
 

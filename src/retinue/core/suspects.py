@@ -18,8 +18,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from retinue.core.events import Recovered
+from retinue.core.ids import digest
 from retinue.core.state import Ended, Run, Suspicion, Thinking, calls_of
-from retinue.core.text import digest
 from retinue.core.values import Rules
 
 SUSPECTED_AFTER = 2

@@ -16,17 +16,17 @@ from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
-from retinue.core.accounts import Account
-from retinue.core.caches import Prefixes
+from retinue.core.account import Account
+from retinue.core.cache_figures import Prefixes
+from retinue.core.capabilities import explain, narrow
 from retinue.core.effects import Abort, AskSlot, CallModel, CallTool, Compose, Effect, FreeSlot
 from retinue.core.events import CancelAsked, Entry, Posted, RunEvent
-from retinue.core.fans import FanIn
+from retinue.core.fan_in import FanIn
 from retinue.core.lanes import Lanes
 from retinue.core.ledger import Ledger
-from retinue.core.orders import Lane, Spec
-from retinue.core.permits import Ruling, rule_on
-from retinue.core.policy import explain, narrow
+from retinue.core.permissions import Ruling, rule_on
 from retinue.core.shared import Shared
+from retinue.core.spec import Lane, Spec
 from retinue.core.state import Ended, Queued, Run, Stopping, Waiting, is_moving, is_seated, limit_asked, questions_of
 from retinue.core.values import Call, Capabilities, Definition, Delivery, Guard, Mail, Message, ModelInfo
 

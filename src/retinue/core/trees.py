@@ -38,9 +38,9 @@ from retinue.core.events import (
     TreeEvent,
 )
 from retinue.core.lanes import SharedLanes
-from retinue.core.orders import Spec
 from retinue.core.shared import Shared
 from retinue.core.spawn import cannot_write
+from retinue.core.spec import Spec
 from retinue.core.state import Run, is_seated
 from retinue.core.tree import Changes, Index, Tree
 from retinue.core.values import Mail, Rules

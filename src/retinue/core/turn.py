@@ -7,18 +7,18 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from retinue.core.accounts import DIMENSIONS, Account
-from retinue.core.desk import Desk, size, weight
+from retinue.core.account import DIMENSIONS, Account
+from retinue.core.budget_queues import LATEST
 from retinue.core.effects import CallModel, Purpose
 from retinue.core.ending import finish, free_slots
-from retinue.core.limits import needed_more, question_id, question_text
-from retinue.core.lines import LATEST
+from retinue.core.hold_request import GO, Ask, Verdict
+from retinue.core.ids import clip, digest
+from retinue.core.limit_questions import needed_more, question_id, question_text
+from retinue.core.price_tags import expected_of_cache
 from retinue.core.shortage import shortage
 from retinue.core.state import NEW_CALL, NOTHING, Amounts, Kept, Run, Short, Thinking, Waiting
-from retinue.core.tags import expected_of_cache
-from retinue.core.text import clip, digest
+from retinue.core.step_context import Desk, size, weight
 from retinue.core.values import Mail, User
-from retinue.core.verdicts import GO, Ask, Verdict
 
 LAST_TURN = "This is your last turn: {why}. Answer now with what you have, in plain text and without calling tools."
 GRACE = "You have used all your turns. Hand in your result now; nothing after this reply is read."

@@ -14,14 +14,14 @@ from typing import Any, Literal
 import msgspec
 from msgspec.structs import replace
 
-from retinue.core.text import clean, digest
+from retinue.core.ids import clean, digest
 from retinue.core.values import Assistant, Call, Image, Message, Reply, Result, ToolSchema, Usage, User
 from retinue.errors import ModelError, ModelRejected, ModelUnavailable
-from retinue.models.anthropic_failures import failure_of
+from retinue.formats.sse import Events
+from retinue.models.anthropic_errors import failure_of
 from retinue.models.codec import Decoder, Options, arguments, count, keep_opaque, opaque_for
-from retinue.models.counts import grown
-from retinue.models.failures import MAX_WORDS
-from retinue.models.sse import Events
+from retinue.models.provider_errors import MAX_WORDS
+from retinue.models.usage_checks import grown
 
 DIALECT = "anthropic"
 MAX_BODY = 64 << 20

@@ -14,23 +14,23 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from retinue.core.secrets import Redactor
+from retinue.core.redaction import Redactor
 from retinue.core.values import Reply, Usage
 from retinue.errors import ModelError, ModelRejected, ModelUnavailable
-from retinue.models import machine
+from retinue.formats.decompress import MAX_BODY, unpacker
+from retinue.models import machine_limits as machine
 from retinue.models.base import Progress
-from retinue.models.client import Client, Times
 from retinue.models.codec import Codec, Decoder, Options
-from retinue.models.counts import Asked, believed, length
-from retinue.models.failures import no_reason
+from retinue.models.connection_pool import Client, Times
 from retinue.models.governor import Turn
-from retinue.models.unpack import MAX_BODY, unpacker
+from retinue.models.provider_errors import no_reason
+from retinue.models.usage_checks import Asked, believed, length
 from retinue.models.watchdog import Limit
 
 if TYPE_CHECKING:
     import aiohttp
 
-    from retinue.models.wire import Exchange, Wire
+    from retinue.models.exchange import Exchange, Wire
 
 MAX_FAILURE = 64 << 10
 MOST_FOR_WORDS = 10.0

@@ -11,21 +11,21 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from retinue.core.ids import digest
 from retinue.core.secret_values import secrets_of
-from retinue.core.text import digest
 from retinue.core.values import ModelInfo
 from retinue.errors import ConfigError, NoKey
-from retinue.models.accounts import with_brought
 from retinue.models.base import Model
-from retinue.models.cache import Warmth, shortest
+from retinue.models.brought_keys import with_brought
 from retinue.models.codec import Options
-from retinue.models.counts import PREAMBLE
 from retinue.models.fallback import Fallback
 from retinue.models.governor import Governor
 from retinue.models.http import Client, HttpModel, Times
 from retinue.models.prices import FREE, Price, facts, is_near
+from retinue.models.prompt_cache import Warmth, shortest
+from retinue.models.provider_settings import Terms
 from retinue.models.providers import LOCAL, PROVIDERS, Provider, provider_name
-from retinue.models.terms import Terms
+from retinue.models.usage_checks import PREAMBLE
 
 __all__ = ["Catalog", "Price", "Status", "Terms"]
 

@@ -11,7 +11,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from retinue.sandbox.regular import open_regular
+from retinue.sandbox.regular_file import open_regular
 
 CONTROL = 3
 """The type of tokens that mean something to the model itself: the ends of turns, and the like."""

@@ -16,10 +16,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from retinue.errors import ModelError, ModelUnavailable
-from retinue.models import machine
-from retinue.models.bucket import Bucket
-from retinue.models.headers import asked_for, limits_in, used_up
-from retinue.models.terms import Terms
+from retinue.models import machine_limits as machine
+from retinue.models.limit_headers import asked_for, limits_in, used_up
+from retinue.models.provider_settings import Terms
+from retinue.models.rate_bucket import Bucket
 
 BREAK_AFTER = 5
 PROBE_SECONDS = 5.0

@@ -16,25 +16,25 @@ from msgspec.json import Encoder
 from msgspec.structs import replace
 
 from retinue.core.history import History, as_history
+from retinue.core.ids import digest
+from retinue.core.redaction import Redactor
 from retinue.core.secret_values import secrets_of_address
-from retinue.core.secrets import Redactor
-from retinue.core.text import digest
 from retinue.core.values import Message, ModelInfo, Reply, ToolSchema
 from retinue.errors import ConfigError, ModelError, ModelRejected, ModelUnavailable
 from retinue.models.attempt import Attempt, short
 from retinue.models.base import Request
-from retinue.models.cache import Prefix, Warmth, shortest
-from retinue.models.client import Client, Times, checked_url
 from retinue.models.codec import Codec, Options
-from retinue.models.counts import Asked
+from retinue.models.connection_pool import Client, Times, checked_url
 from retinue.models.governor import MAX_COOLING, REFUSALS, Governor, Turn
-from retinue.models.outgoing import Outgoing, Unit
+from retinue.models.prompt_cache import Prefix, Warmth, shortest
+from retinue.models.sent_conversation import Outgoing, Unit
 from retinue.models.tool_limit import fitting, left_out
+from retinue.models.usage_checks import Asked
 
 if TYPE_CHECKING:
     import aiohttp
 
-    from retinue.models.wire import Wire
+    from retinue.models.exchange import Wire
 
 __all__ = ["Client", "HttpModel", "Times"]
 
@@ -289,7 +289,7 @@ class HttpModel:
         return await attempt.run(self._client, self._wire_in, body, turn, emit, came)
 
     def _wire_in(self, session: aiohttp.ClientSession) -> Wire:
-        from retinue.models.wire import Wire
+        from retinue.models.exchange import Wire
 
         wire = self._wire
         if wire is None or wire.session is not session:

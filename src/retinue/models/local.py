@@ -19,15 +19,15 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Literal
 
-from retinue.core.text import clean, digest
+from retinue.core.ids import clean, digest
 from retinue.core.values import Assistant, Call, ModelInfo, Reply, Usage
 from retinue.errors import ConfigError, ModelError, ModelRejected, ModelUnavailable
 from retinue.models.base import Request
 from retinue.models.codec import Options
 from retinue.models.gguf import read_facts, read_window
 from retinue.models.local_prompt import Style, body, style_of
+from retinue.models.local_weights import KNOWN, default_cache, find
 from retinue.models.providers import DIRECTORY
-from retinue.models.pull import KNOWN, default_cache, find
 from retinue.models.text_calls import Preview, Written, recover
 
 MAX_WINDOW = 8_192

@@ -15,11 +15,11 @@ import msgspec
 
 from retinue.core.values import Assistant, Call, Image, Message, Reply, Result, ToolSchema, Usage, User
 from retinue.errors import ModelError, ModelRejected, ModelUnavailable
+from retinue.formats.sse import Events
 from retinue.models.codec import Options, arguments, count, keep_opaque, opaque_for
-from retinue.models.counts import grown
-from retinue.models.failures import MAX_WORDS, delay, failed, worded
-from retinue.models.sse import Events
+from retinue.models.provider_errors import MAX_WORDS, delay, failed, worded
 from retinue.models.tool_limit import OPENAI
+from retinue.models.usage_checks import grown
 
 T = TypeVar("T")
 Item = dict[str, Any]

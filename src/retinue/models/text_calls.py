@@ -11,7 +11,7 @@ import re
 from collections.abc import Collection, Iterator
 from typing import Any, NamedTuple
 
-from retinue.core.text import clean
+from retinue.core.ids import clean
 
 MAX_CALL = 1 << 16
 MAX_DEPTH = 64

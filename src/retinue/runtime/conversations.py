@@ -5,7 +5,7 @@ from __future__ import annotations
 from weakref import WeakValueDictionary
 
 from retinue.core.history import Conversation
-from retinue.core.orders import Base, Spec
+from retinue.core.spec import Base, Spec
 from retinue.core.values import Message, Result
 from retinue.store.base import Store
 

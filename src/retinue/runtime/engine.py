@@ -17,8 +17,8 @@ from typing import Any, TypeVar
 from retinue.channels.base import Channel
 from retinue.core.effects import Deliver, Effect, FreeSlot, Transmit
 from retinue.core.events import AnyEvent, Closed, Described, Entry, Opened, Registered, Woke
-from retinue.core.recovery import waiting_for_provider
-from retinue.core.secrets import Redactor
+from retinue.core.redaction import Redactor
+from retinue.core.restarts import waiting_for_provider
 from retinue.core.state import Ended, Run
 from retinue.core.tree import Changes
 from retinue.core.trees import MANY, Trees
@@ -30,12 +30,12 @@ from retinue.runtime.bus import Bus
 from retinue.runtime.clock import Clock
 from retinue.runtime.commits import Batch, Commits, Waiter
 from retinue.runtime.end_waiters import EndWaiters
-from retinue.runtime.found import Found
+from retinue.runtime.found_runs import Found
 from retinue.runtime.perform import Performer
-from retinue.runtime.redact import clean_event
+from retinue.runtime.secret_filter import clean_event
 from retinue.runtime.timers import Timers
-from retinue.runtime.tools import Tools
-from retinue.sandbox.private import NOTHING, Private
+from retinue.runtime.tool_runner import Tools
+from retinue.sandbox.private_paths import NOTHING, Private
 from retinue.store.base import Store
 
 log = logging.getLogger("retinue")

@@ -11,20 +11,20 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from retinue.channels.base import Channel
+from retinue.core.answer_layout import Laid
+from retinue.core.children import child_outcome
 from retinue.core.effects import Transmit
 from retinue.core.events import Acked, Bounced, Sent
-from retinue.core.kin import child_outcome
-from retinue.core.laid import Laid
+from retinue.core.notices import plain_page
 from retinue.core.provenance import note_on
 from retinue.core.state import Ended
 from retinue.core.values import Delivery, Origin
-from retinue.core.words import plain_page
 from retinue.errors import Refused, RetinueError
-from retinue.runtime.texts import Texts
+from retinue.runtime.long_texts import Texts
 
 if TYPE_CHECKING:
     from retinue.runtime.engine import Engine
-    from retinue.runtime.tools import Tools
+    from retinue.runtime.tool_runner import Tools
 
 log = logging.getLogger("retinue")
 

@@ -12,17 +12,9 @@ from typing import TYPE_CHECKING, Any, assert_never
 from msgspec.structs import replace
 
 from retinue.channels.base import Channel
-from retinue.core.effects import (
-    Abort,
-    AskSlot,
-    CallModel,
-    CallTool,
-    Compose,
-    Deliver,
-    Effect,
-    FreeSlot,
-    Transmit,
-)
+from retinue.core.answer_layout import Laid
+from retinue.core.capabilities import allows
+from retinue.core.effects import Abort, AskSlot, CallModel, CallTool, Compose, Deliver, Effect, FreeSlot, Transmit
 from retinue.core.events import (
     Aborted,
     Admitted,
@@ -37,25 +29,23 @@ from retinue.core.events import (
     Woke,
 )
 from retinue.core.history import History
-from retinue.core.laid import Laid
-from retinue.core.limits import with_budget_of_now
-from retinue.core.orders import Order, Orders, Spec
-from retinue.core.pictures import taken_in
-from retinue.core.policy import allows
+from retinue.core.ids import clean, clip, moment
+from retinue.core.image_checks import taken_in
+from retinue.core.limit_questions import with_budget_of_now
+from retinue.core.notices import plain_page
+from retinue.core.spec import Order, Orders, Spec
 from retinue.core.state import Run
-from retinue.core.text import clean, clip, moment
 from retinue.core.values import Reply, ToolSchema, Work, checked
-from retinue.core.words import plain_page
 from retinue.errors import ModelError, ModelUnavailable, RetinueError
 from retinue.models.base import Model, Progress, Request
 from retinue.runtime.conversations import Conversations
 from retinue.runtime.coroutines import asked_to_stop, at_once
+from retinue.runtime.long_texts import Texts
 from retinue.runtime.outbox import Outbox
-from retinue.runtime.replies import clean_reply, own_ids
-from retinue.runtime.texts import Texts
-from retinue.runtime.tools import Tools
-from retinue.runtime.window import Window
-from retinue.sandbox.holding import Holding, Holdings, real_paths
+from retinue.runtime.reply_cleanup import clean_reply, own_ids
+from retinue.runtime.tool_reader import Window
+from retinue.runtime.tool_runner import Tools
+from retinue.sandbox.open_directories import Holding, Holdings, real_paths
 from retinue.tools.base import Answer, Ask, Caller, Returned, Submission
 
 if TYPE_CHECKING:

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Awaitable, Callable
 
+from retinue.core.children import child_outcome
 from retinue.core.events import OpenCall
-from retinue.core.fans import FanIn, fan_of
-from retinue.core.kin import child_outcome
-from retinue.core.orders import Spec
+from retinue.core.fan_in import FanIn, fan_of
+from retinue.core.spec import Spec
 from retinue.core.state import Ended, Queued, Run, Short, calls_of
 from retinue.core.tree import Tree
 from retinue.core.trees import Trees

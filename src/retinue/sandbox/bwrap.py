@@ -15,16 +15,18 @@ from dataclasses import replace
 from functools import lru_cache
 
 from retinue.errors import Refused, SandboxMissing
-from retinue.sandbox import programs, protected, seccomp
-from retinue.sandbox.aside import Aside
+from retinue.sandbox import protected_paths as protected
+from retinue.sandbox import seccomp
+from retinue.sandbox import trusted_programs as programs
 from retinue.sandbox.base import Command, Limits, Sink
-from retinue.sandbox.gate import inspect
-from retinue.sandbox.layout import Layout, etc_files, given, own_python, roots, system
-from retinue.sandbox.limits import find_groups, is_bound, process_rlimit
-from retinue.sandbox.private import NOTHING, Private
-from retinue.sandbox.running import Guard, Tree
-from retinue.sandbox.shield import Shield, beneath
-from retinue.sandbox.watching import Watching
+from retinue.sandbox.kept_aside import Aside
+from retinue.sandbox.mount_check import inspect
+from retinue.sandbox.mount_watch import Watching
+from retinue.sandbox.mounts import Layout, etc_files, given, own_python, roots, system
+from retinue.sandbox.private_paths import NOTHING, Private
+from retinue.sandbox.process import Guard, Tree
+from retinue.sandbox.readonly_paths import Shield, beneath
+from retinue.sandbox.resource_limits import find_groups, is_bound, process_rlimit
 
 OLDEST = (0, 8, 0)
 # Everything that is not about files. A user namespace even for root, so that capabilities mean nothing outside.

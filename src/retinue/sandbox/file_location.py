@@ -11,9 +11,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from retinue.errors import NotFound, Refused
-from retinue.sandbox.beneath import open_beneath
+from retinue.sandbox.open_beneath import open_beneath
 from retinue.sandbox.paths import MAX_FILE, READ, Root, drain, outside, real_path, regular, strip
-from retinue.sandbox.protected import protected
+from retinue.sandbox.protected_paths import protected
 
 MAX_HOPS = 8
 

@@ -9,7 +9,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator
 
-from retinue.sandbox.regular import read_text
+from retinue.sandbox.regular_file import read_text
 
 SECTION = re.compile(r'\[\s*([\w.-]+)(?:[ \t]+"((?:[^"\\\n]|\\.)*)")?\s*\]', re.ASCII)
 KEY = re.compile(r"([A-Za-z][A-Za-z0-9-]*)[ \t]*", re.ASCII)

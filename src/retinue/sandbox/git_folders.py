@@ -13,7 +13,7 @@ import signal
 import stat
 import tempfile
 
-from retinue.sandbox import folders
+from retinue.sandbox import folder_operations as folders
 
 PREFIX = "retinue-git-"
 LOCK = "held"

@@ -11,8 +11,8 @@ import os
 import re
 from collections.abc import Iterable
 
-from retinue.sandbox.regular import read_small
-from retinue.sandbox.shield import beneath
+from retinue.sandbox.readonly_paths import beneath
+from retinue.sandbox.regular_file import read_small
 
 INNER = re.compile(r"[0-9a-f]{2}|pack|info")
 MOST_BORROWED = 16

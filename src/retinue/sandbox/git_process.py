@@ -14,8 +14,8 @@ import shutil
 from collections.abc import Iterable, Iterator
 
 from retinue.errors import RetinueError, SandboxMissing
-from retinue.sandbox.ending import end
-from retinue.sandbox.shield import beneath
+from retinue.sandbox.process_end import end
+from retinue.sandbox.readonly_paths import beneath
 
 PLACES = "/usr/bin:/bin:/usr/local/bin:/run/current-system/sw/bin"
 SECONDS = 30.0
@@ -144,7 +144,7 @@ def _bwrap() -> str:
 
 def _confined(bwrap: str, command: list[str], cwd: str, sees: Iterable[str]) -> Iterator[str]:
     from retinue.sandbox.bwrap import ISOLATE
-    from retinue.sandbox.layout import SYSTEM
+    from retinue.sandbox.mounts import SYSTEM
 
     real = sorted({os.path.realpath(path) for path in sees}, key=len)
     if beneath(os.path.realpath(bwrap), real):

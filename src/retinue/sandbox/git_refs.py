@@ -12,9 +12,9 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from retinue.sandbox import folders
-from retinue.sandbox.beneath import make_beneath, open_beneath, open_real
-from retinue.sandbox.regular import read_small
+from retinue.sandbox import folder_operations as folders
+from retinue.sandbox.open_beneath import make_beneath, open_beneath, open_real
+from retinue.sandbox.regular_file import read_small
 
 HASH = rb"[0-9a-f]{40}(?:[0-9a-f]{24})?"
 HEAD = re.compile(rb"ref: (refs/[^\0\n]{1,4000})\n?|(" + HASH + rb")\n?")

@@ -8,7 +8,7 @@ import os
 import stat
 
 from retinue.errors import RetinueError
-from retinue.sandbox.git import Git
+from retinue.sandbox.git_repository import Git
 
 
 async def stage(git: Git, index: str) -> None:

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from retinue.errors import NotFound, Refused
-from retinue.sandbox.beneath import open_beneath
-from retinue.sandbox.holding import Holding
-from retinue.sandbox.private import NOTHING, Private
-from retinue.sandbox.protected import kernels
+from retinue.sandbox.open_beneath import open_beneath
+from retinue.sandbox.open_directories import Holding
+from retinue.sandbox.private_paths import NOTHING, Private
+from retinue.sandbox.protected_paths import kernels
 
 MAX_FILE = 10 << 20
 MAX_NAME = 255

@@ -19,15 +19,16 @@ from pathlib import Path
 import msgspec
 
 from retinue.errors import Refused, RetinueError
-from retinue.sandbox import folders, removal
-from retinue.sandbox.beneath import make_beneath, open_real
-from retinue.sandbox.git import MOST_INDEX, Git, Repository, find, opened
+from retinue.sandbox import background_removal as removal
+from retinue.sandbox import folder_operations as folders
 from retinue.sandbox.git_refs import NEW
+from retinue.sandbox.git_repository import MOST_INDEX, Git, Repository, find, opened
 from retinue.sandbox.git_stage import stage
-from retinue.sandbox.private import NOTHING
-from retinue.sandbox.protected import home_directories
-from retinue.sandbox.regular import drain, open_regular, read_small
-from retinue.sandbox.shield import beneath
+from retinue.sandbox.open_beneath import make_beneath, open_real
+from retinue.sandbox.private_paths import NOTHING
+from retinue.sandbox.protected_paths import home_directories
+from retinue.sandbox.readonly_paths import beneath
+from retinue.sandbox.regular_file import drain, open_regular, read_small
 
 log = logging.getLogger("retinue")
 MOST_DIFF = 8 * 1024 * 1024

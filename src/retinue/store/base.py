@@ -11,14 +11,14 @@ from typing import Protocol
 
 import msgspec
 
-from retinue.core.accounts import Account
-from retinue.core.board import Act, Noted
+from retinue.core.account import Account
 from retinue.core.events import Entry
-from retinue.core.orders import Spec
+from retinue.core.spec import Spec
 from retinue.core.state import Run
+from retinue.core.task_list import Act, Noted
 from retinue.core.tree import Changes
 from retinue.core.values import Artifact, Definition, Delivery, Mail, Message, ModelInfo
-from retinue.store.sent import SentCalls
+from retinue.store.sent_calls import SentCalls
 
 
 class Row(msgspec.Struct, frozen=True):

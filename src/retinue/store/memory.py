@@ -10,17 +10,17 @@ from typing import NamedTuple
 
 import msgspec
 
-from retinue.core.accounts import Account
-from retinue.core.board import Act, Noted
+from retinue.core.account import Account
 from retinue.core.events import Entry, Requested
-from retinue.core.orders import Base, Spec
+from retinue.core.spec import Base, Spec
 from retinue.core.state import Ended, Run
+from retinue.core.task_list import Act, Noted
 from retinue.core.tree import Changes
 from retinue.core.values import Artifact, Definition, Delivery, Mail, Message, ModelInfo
 from retinue.errors import NotFound, StoreError
-from retinue.store.artifacts import names_in
+from retinue.store.artifact_files import names_in
 from retinue.store.base import Compacted, Progress, Row, Snapshot, Space, Store, Summary
-from retinue.store.sent import SentCalls
+from retinue.store.sent_calls import SentCalls
 
 PATIENCE = 1_000
 """For how many commits the one that names a new artifact is waited for; after that it is kept for good."""

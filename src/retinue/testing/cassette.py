@@ -15,10 +15,10 @@ from typing import Any, Literal, cast
 
 import msgspec
 
+from retinue.core.answer_layout import Laid
 from retinue.core.effects import ChildOutcome
-from retinue.core.laid import Laid
-from retinue.core.orders import Orders
-from retinue.core.text import digest
+from retinue.core.ids import digest
+from retinue.core.spec import Orders
 from retinue.core.values import Assistant, Message, ModelInfo, Reply, Restart, ToolSchema, Usage, Value
 from retinue.errors import ConfigError, ModelError, ModelRejected, ModelUnavailable, RetinueError
 from retinue.models.base import Model, Request

@@ -10,17 +10,17 @@ from typing import Any, Literal, Protocol
 from msgspec import Struct
 from msgspec.structs import replace
 
+from retinue.core.answer_layout import Laid, fit
+from retinue.core.capabilities import narrow
 from retinue.core.effects import ChildOutcome
-from retinue.core.laid import Laid, fit
-from retinue.core.orders import Order, Orders, Spec
-from retinue.core.permits import Ruling
-from retinue.core.policy import narrow
-from retinue.core.secrets import Redactor
+from retinue.core.ids import moment, run_id
+from retinue.core.permissions import Ruling
+from retinue.core.redaction import Redactor
+from retinue.core.spec import Order, Orders, Spec
 from retinue.core.state import Run
-from retinue.core.text import moment, run_id
 from retinue.core.values import Call, Capabilities, Image, Message, Restart, ToolSchema, Value
-from retinue.sandbox.holding import Holding, real_paths
-from retinue.sandbox.private import NOTHING, Private
+from retinue.sandbox.open_directories import Holding, real_paths
+from retinue.sandbox.private_paths import NOTHING, Private
 
 NOTHING_SECRET = Redactor()
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
-from retinue.core.permits import barred_path, denied_tool, patterns_below
-from retinue.core.policy import allows
+from retinue.core.capabilities import allows
+from retinue.core.permissions import barred_path, denied_tool, patterns_below
 from retinue.sandbox.paths import strip
 from retinue.tools.base import Caller
 

@@ -10,7 +10,7 @@ from typing import Any, get_type_hints, overload
 import msgspec
 
 from retinue.core.effects import ChildOutcome
-from retinue.core.orders import Orders
+from retinue.core.spec import Orders
 from retinue.core.values import Restart, ToolSchema
 from retinue.errors import ConfigError
 from retinue.tools.base import Answer, Ask, Caller, Returned, Risk, Submission

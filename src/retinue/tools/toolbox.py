@@ -6,15 +6,15 @@ import difflib
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from retinue.core.answer_layout import Laid
 from retinue.core.arguments import BadArguments, parse, read
 from retinue.core.effects import ChildOutcome
-from retinue.core.laid import Laid
-from retinue.core.orders import Order, Spec
+from retinue.core.spec import Order, Spec
 from retinue.core.values import Call, Restart, ToolSchema
 from retinue.errors import ConfigError
 from retinue.sandbox.worktree import Changes
 from retinue.tools.base import Answer, Caller, Returned, Tool
-from retinue.tools.builtin.kit import Kit
+from retinue.tools.builtin.builtin_tools import Kit
 
 
 class Toolbox:

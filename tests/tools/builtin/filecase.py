@@ -6,13 +6,13 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-from retinue.core.orders import Order, Spec
+from retinue.core.spec import Order, Spec
 from retinue.core.state import Queued, Run
 from retinue.core.values import Capabilities
 from retinue.tools.base import Answer, Caller
-from retinue.tools.builtin.base import Builtin
+from retinue.tools.builtin.builtin_tool import Builtin
 from retinue.tools.builtin.edit import Edit, Write
-from retinue.tools.builtin.files import Find, List, Read
+from retinue.tools.builtin.read_list_find import Find, List, Read
 from retinue.tools.builtin.search import Search
 
 TOOLS: dict[str, Builtin[Any]] = {t.name: t for t in (Read(), List(), Find(), Search(), Edit(), Write())}

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from retinue.sandbox.drafts import SUFFIX, prefix
+from retinue.sandbox.atomic_write import SUFFIX, prefix
 from tests.tools.builtin.filecase import TOOLS, Desk, a_caller, tree
 
 

@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from retinue.sandbox import ending, running
+from retinue.sandbox import process as running
+from retinue.sandbox import process_end as ending
 from retinue.sandbox.base import Limits
-from retinue.sandbox.running import Tree
+from retinue.sandbox.process import Tree
 from tests.needs import needs
 from tests.tools.builtin.filecase import Desk, tree
 from tests.waiting import SECONDS, until

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from retinue.tools.builtin.web import PAGE, Fetch, _decoded
+from retinue.tools.builtin.fetch import PAGE, Fetch, _decoded
 from tests.models.test_client import certificate
 from tests.tools.builtin.webcase import Say, Server, caller, page, redirect, serving, told
 

@@ -13,7 +13,7 @@ from retinue.core.values import Capabilities
 from retinue.tools.base import Answer
 from retinue.tools.builtin.git import OPTIONS, GitTool
 from retinue.tools.builtin.git_cuts import Hunks
-from retinue.tools.builtin.processes import Processes
+from retinue.tools.builtin.run_processes import Processes
 from tests.needs import needs
 from tests.sandbox.bwrap_world import House, in_house
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from retinue.formats.globs import BadGlob, Globs, alternatives
+from retinue.sandbox.directory_walk import Patience, walk
+from retinue.sandbox.gitignore import NONE, Judge, parse
 from retinue.sandbox.paths import Root
-from retinue.tools.builtin.gitignore import NONE, Judge, parse
-from retinue.tools.builtin.globs import BadGlob, Globs, alternatives
-from retinue.tools.builtin.walk import Patience, walk
 from tests.needs import needs
 from tests.tools.builtin.filecase import tree
 

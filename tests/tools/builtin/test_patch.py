@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from retinue.sandbox import drafts
+from retinue.sandbox import atomic_write as drafts
 from retinue.tools.builtin.edit import Edit
 from retinue.tools.builtin.patch import BadPatch, apply, parse
 from tests.needs import needs

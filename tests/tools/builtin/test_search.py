@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from retinue.tools.builtin import engines, search
+from retinue.tools.builtin import ripgrep as engines
+from retinue.tools.builtin import search
 from tests.needs import needs
 from tests.sandbox.test_drafts import exchange
 from tests.tools.builtin.filecase import TOOLS, Desk, a_caller, tree

@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from retinue.core.recovery import UNKNOWN
+from retinue.core.restarts import UNKNOWN
 from retinue.core.values import Capabilities
 from retinue.sandbox.bwrap import find_sandbox
 from retinue.tools.base import Answer
-from retinue.tools.builtin.processes import Processes
+from retinue.tools.builtin.command_record import plain
+from retinue.tools.builtin.run_processes import Processes
 from retinue.tools.builtin.shell import ShellTool
-from retinue.tools.builtin.spool import plain
 from tests.needs import needs
 from tests.sandbox.bwrap_world import House, in_house, processes_with, wait_until
 

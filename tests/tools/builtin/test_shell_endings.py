@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from retinue.core.recovery import UNKNOWN
-from retinue.sandbox.limits import find_groups, is_bound
+from retinue.core.restarts import UNKNOWN
+from retinue.sandbox.resource_limits import find_groups, is_bound
 from retinue.tools.base import Answer
 from tests.needs import needs
 from tests.sandbox.bwrap_world import House, in_house, processes_with, wait_until

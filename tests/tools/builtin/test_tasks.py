@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from retinue.core.board import Act, Noted
+from retinue.core.task_list import Act, Noted
 from retinue.errors import StoreFull
 from retinue.store.memory import MemoryStore
-from retinue.store.sqlite import SqliteStore
+from retinue.store.sqlite.sqlite_store import SqliteStore
 from retinue.tools.base import Answer
-from retinue.tools.builtin.tasks import MOST, PAGE, Tasks
+from retinue.tools.builtin.task_list_tool import MOST, PAGE, Tasks
 from tests.contracts.world import World, run_async
 from tests.tools.builtin.webcase import caller
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from retinue.core.display import several_lines
+from retinue.formats.safe_text import several_lines
 from retinue.tools.base import Answer, Ask
 from retinue.tools.builtin.ask import AskTool
 from retinue.tools.builtin.think import Think

@@ -8,7 +8,7 @@ import ssl as tls
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
-from retinue.core.orders import Order, Spec
+from retinue.core.spec import Order, Spec
 from retinue.core.state import Run, Working
 from retinue.core.values import Capabilities
 from retinue.tools.base import Answer, Caller

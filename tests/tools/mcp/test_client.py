@@ -10,8 +10,8 @@ import pytest
 
 from retinue.testing import run_virtual
 from retinue.tools.mcp_client import Limits, McpError
-from retinue.tools.mcp_client.client import Connection
-from retinue.tools.mcp_client.wire.base import Lost, Receive
+from retinue.tools.mcp_client.connection import Connection
+from retinue.tools.mcp_client.transports.base import Lost, Receive
 
 DISCOVERED = {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}}
 SHAKEN = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}}

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from retinue.formats.sse_events import Events
 from retinue.tools.mcp_client import McpServers, ServerConfig
-from retinue.tools.mcp_client.wire.events import Events
-from retinue.tools.mcp_client.wire.http import may_follow, shown
+from retinue.tools.mcp_client.transports.streamable_http import may_follow, shown
 from tests.tools.mcp.parts import call, servers
 from tests.waiting import SECONDS
 

@@ -15,7 +15,7 @@ import pytest
 
 from retinue.errors import ConfigError
 from retinue.tools.mcp_client import Limits, McpError, ServerConfig
-from retinue.tools.mcp_client.wire.stdio import Lines
+from retinue.tools.mcp_client.transports.stdio import Lines
 from tests.tools.mcp.parts import FAKE, QUICK, call, fake, is_alive, servers, until, until_async
 from tests.waiting import SECONDS
 

@@ -13,16 +13,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from retinue.core.display import reveal, several_lines
-from retinue.core.orders import Order, Spec
+from retinue.core.spec import Order, Spec
 from retinue.core.state import Queued, Run
+from retinue.formats.safe_text import reveal, several_lines
 from retinue.tools.base import Caller
-from retinue.tools.mcp_client.base import Limits, decode
-from retinue.tools.mcp_client.content import answer
-from retinue.tools.mcp_client.headers import argument_headers, header_value, marked
-from retinue.tools.mcp_client.names import names, plain_name
-from retinue.tools.mcp_client.schemas import TYPES, Unusable, normal
-from retinue.tools.mcp_client.tools import effects
+from retinue.tools.mcp_client.http_headers import argument_headers, header_value, marked
+from retinue.tools.mcp_client.mcp_tool import effects
+from retinue.tools.mcp_client.protocol import Limits, decode
+from retinue.tools.mcp_client.result_content import answer
+from retinue.tools.mcp_client.tool_names import names, plain_name
+from retinue.tools.mcp_client.tool_schemas import TYPES, Unusable, normal
 from tests.pictures import encoded, png
 from tests.tools.mcp.parts import fake, servers
 

@@ -7,10 +7,10 @@ from typing import Any
 import click
 import msgspec
 
-from retinue.cli import exits
-from retinue.cli.door import Door, common, out, pass_door
-from retinue.cli.running import dump
-from retinue.cli.shelved import library
+from retinue.cli import exit_codes as exits
+from retinue.cli.context import Door, common, out, pass_door
+from retinue.cli.foreground_run import dump
+from retinue.host.project_agents import library
 
 
 @click.group("agents", invoke_without_command=True)
@@ -26,7 +26,7 @@ def command(context: click.Context) -> Any:
 @pass_door
 def list_(door: Door, as_json: bool = False) -> None:
     """List the agents that can be used here, with their files, and those that are shadowed."""
-    from retinue.library.render import render_list
+    from retinue.view.agent_list import render_list
 
     found = library(door)
     if as_json:
@@ -42,7 +42,7 @@ def list_(door: Door, as_json: bool = False) -> None:
 @pass_door
 def show(door: Door, name: str) -> None:
     """Show one agent: what its file says, as it is understood."""
-    from retinue.library.render import render_show
+    from retinue.view.agent_list import render_show
 
     out("\n".join(render_show(library(door), name, cwd=door.places.cwd)))
 
@@ -53,8 +53,8 @@ def show(door: Door, name: str) -> None:
 @pass_door
 def lint(door: Door, strict: bool) -> int:
     """Check all definitions; exits with 1 when one cannot be used."""
-    from retinue.library.lint import lint as check
-    from retinue.library.render import render_lint
+    from retinue.agent_files.lint import lint as check
+    from retinue.view.agent_list import render_lint
 
     complaints = check(library(door))
     if text := "\n".join(render_lint(complaints, cwd=door.places.cwd)):

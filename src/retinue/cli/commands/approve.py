@@ -9,13 +9,17 @@ from typing import Any
 import click
 from msgspec.structs import replace
 
-from retinue.cli import exits, raising, typed, wire, words
-from retinue.cli.completing import run_argument
-from retinue.cli.door import Door, common, note, out, pass_door
-from retinue.cli.running import dump, line_to
-from retinue.cli.shelf import Shelf
-from retinue.core.display import one_line, several_lines
+from retinue.cli import exit_codes as exits
+from retinue.cli.context import Door, common, note, out, pass_door
+from retinue.cli.foreground_run import dump, line_to
+from retinue.cli.run_argument import run_argument
+from retinue.cli.terminal import limit_answer as raising
+from retinue.cli.terminal import typed_answer as typed
 from retinue.errors import Refused
+from retinue.formats.safe_text import one_line, several_lines
+from retinue.host import requests as wire
+from retinue.host.listing import Shelf
+from retinue.view import format as words
 
 YES = ("y", "yes", "ok", "allow")
 ALWAYS = ("a", "always")

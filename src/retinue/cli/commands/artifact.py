@@ -7,10 +7,10 @@ import sys
 
 import click
 
-from retinue.cli.door import Door, common, out, pass_door, put
-from retinue.core.display import one_line
+from retinue.cli.context import Door, common, out, pass_door, put
 from retinue.errors import NotFound
-from retinue.store.artifacts import Artifacts
+from retinue.formats.safe_text import one_line
+from retinue.store.artifact_files import Artifacts
 
 LEAST = 6
 

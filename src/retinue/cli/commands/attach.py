@@ -6,10 +6,10 @@ import sys
 
 import click
 
-from retinue.cli.completing import run_argument
-from retinue.cli.door import Door, common, option, pass_door
-from retinue.cli.running import Wish, carry_out, head_of, line_to
-from retinue.cli.shelf import Shelf
+from retinue.cli.context import Door, common, option, pass_door
+from retinue.cli.foreground_run import Wish, carry_out, head_of, line_to
+from retinue.cli.run_argument import run_argument
+from retinue.host.listing import Shelf
 
 
 @click.command("attach")

@@ -6,11 +6,11 @@ import os
 
 import click
 
-from retinue.cli import wire
-from retinue.cli.door import Door, common, pass_door
-from retinue.cli.running import line_to
-from retinue.config.folders import note_store
+from retinue.cli.context import Door, common, pass_door
+from retinue.cli.foreground_run import line_to
+from retinue.config.user_folders import note_store
 from retinue.errors import NotFound
+from retinue.host import requests as wire
 
 
 @click.command("backup")

@@ -7,17 +7,22 @@ from typing import Any
 
 import click
 
-from retinue.cli import exits, facts, parked, raising, wire, words
-from retinue.cli.book import Book
-from retinue.cli.completing import run_argument
-from retinue.cli.door import Door, Duration, common, note, out, pass_door
-from retinue.cli.running import dump, line_to
-from retinue.cli.shelf import Line, Shelf
-from retinue.core.accounts import DIMENSIONS, UNLIMITED, Account
-from retinue.core.display import one_line
-from retinue.core.shares import written
+from retinue.cli import exit_codes as exits
+from retinue.cli.context import Door, Duration, common, note, out, pass_door
+from retinue.cli.foreground_run import dump, line_to
+from retinue.cli.run_argument import run_argument
+from retinue.cli.terminal import limit_answer as raising
+from retinue.core.account import DIMENSIONS, UNLIMITED, Account
+from retinue.core.budget_shares import written
 from retinue.core.state import Ended
+from retinue.formats.safe_text import one_line
+from retinue.host import requests as wire
+from retinue.host.listing import Line, Shelf
+from retinue.host.record import Book
 from retinue.store.base import Row
+from retinue.view import format as words
+from retinue.view import parked_runs as parked
+from retinue.view import totals as facts
 
 NAMES = {"tokens": "tokens", "usd": "dollars", "turns": "turns", "calls": "tool calls"}
 THEN = {"land": "a last turn, to hand in what there is", "ask": "a person is asked", "stop": "it ends at once"}

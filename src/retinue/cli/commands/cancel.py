@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import click
 
-from retinue.cli import exits, wire, words
-from retinue.cli.completing import run_argument
-from retinue.cli.door import Door, common, note, pass_door
-from retinue.cli.running import line_to
-from retinue.cli.shelf import Line, Shelf
+from retinue.cli import exit_codes as exits
+from retinue.cli.context import Door, common, note, pass_door
+from retinue.cli.foreground_run import line_to
+from retinue.cli.run_argument import run_argument
+from retinue.host import requests as wire
+from retinue.host.listing import Line, Shelf
+from retinue.view import format as words
 
 
 @click.command("cancel")

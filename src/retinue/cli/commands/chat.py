@@ -7,18 +7,18 @@ from typing import Any
 
 import click
 
-from retinue.cli import asking
-from retinue.cli.chat import Chat, history_of
-from retinue.cli.configured import configured, families_of
-from retinue.cli.door import Door, common, option, pass_door
-from retinue.cli.manners import is_reader, manners
-from retinue.cli.planning import Planned, make_plan
-from retinue.cli.prompting import Piped, Plain, Prompt, Rich
-from retinue.cli.wire import Terms
-from retinue.core.display import one_line
+from retinue.cli import run_arguments as asking
+from retinue.cli.context import Door, common, option, pass_door
+from retinue.cli.terminal.prompt import Piped, Plain, Prompt, Rich
+from retinue.cli.terminal.terminal_style import is_reader, manners
+from retinue.cli.tui.chat_loop import Chat, history_of
+from retinue.core.redaction import Redactor
 from retinue.core.secret_values import secrets_of
-from retinue.core.secrets import Redactor
 from retinue.errors import ConfigError
+from retinue.formats.safe_text import one_line
+from retinue.host.planner import Planned, make_plan
+from retinue.host.requests import Terms
+from retinue.host.run_defaults import configured, families_of
 
 UNSAID: dict[str, Any] = {
     "max_tokens": None,
@@ -100,7 +100,7 @@ def _terms(door: Door, told: dict[str, Any], is_tty: bool) -> Terms:
 
 
 def _earlier(door: Door, address: str) -> str:
-    from retinue.cli.shelf import Shelf
+    from retinue.host.listing import Shelf
 
     with Shelf(door.places) as shelf:
         line = shelf.resolve(address)

@@ -10,14 +10,16 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from retinue.cli import configured, exits, wire
-from retinue.cli.client import connect
-from retinue.cli.door import Door, common, note, out, pass_door
-from retinue.cli.lending import carried
+from retinue.cli import exit_codes as exits
+from retinue.cli.context import Door, common, note, out, pass_door
 from retinue.errors import NotFound
+from retinue.host import requests as wire
+from retinue.host import run_defaults as configured
+from retinue.host.client import connect
+from retinue.host.keys import carried
 
 if TYPE_CHECKING:
-    from retinue.cli.client import Client
+    from retinue.host.client import Client
     from retinue.store.base import Compacted
 
 
@@ -52,7 +54,7 @@ def command(door: Door, as_json: bool) -> int:
 
 async def _directly(path: str, is_quiet: bool) -> Compacted:
     """No host runs: the store is opened here, and nobody else can until this has ended."""
-    from retinue.store.sqlite import SqliteStore
+    from retinue.store.sqlite.sqlite_store import SqliteStore
 
     store = SqliteStore(path)
     await store.open()
@@ -63,7 +65,7 @@ async def _directly(path: str, is_quiet: bool) -> Compacted:
 
 
 def _by_host(client: Client, is_quiet: bool) -> Compacted:
-    from retinue.cli.client import as_error
+    from retinue.host.client import as_error
     from retinue.store.base import Compacted
 
     number = client.begin(wire.Compact())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 from click.shell_completion import get_completion_class
 
-from retinue.cli.door import Door, out, pass_door
+from retinue.cli.context import Door, out, pass_door
 
 POWERSHELL = """Register-ArgumentCompleter -Native -CommandName retinue -ScriptBlock {
     param($wordToComplete, $commandAst, $cursorPosition)
@@ -29,7 +29,7 @@ def command(door: Door, shell: str | None, complete: str | None, typed: tuple[st
 
     For bash: eval "$(retinue completion bash)"
     """
-    from retinue.cli.group import cli
+    from retinue.cli.command_list import cli
 
     if complete is not None:
         _complete(door, [shell, *typed] if shell else list(typed), complete)
@@ -47,7 +47,7 @@ def command(door: Door, shell: str | None, complete: str | None, typed: tuple[st
 def _complete(door: Door, typed: list[str], incomplete: str) -> None:
     from click.shell_completion import ShellComplete
 
-    from retinue.cli.group import cli
+    from retinue.cli.command_list import cli
 
     typed = typed[:-1] if typed and typed[-1] == incomplete else typed
     for item in ShellComplete(cli, {}, "retinue", "_RETINUE_COMPLETE").get_completions(typed, incomplete):

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from retinue.cli import exits
-from retinue.cli.door import Door, common, note, out, pass_door
-from retinue.cli.settings import dump
+from retinue.cli import exit_codes as exits
+from retinue.cli.context import Door, common, note, out, pass_door
 from retinue.errors import ConfigError
+from retinue.host.project_config import dump
 
 if TYPE_CHECKING:
     from retinue.config.layers import Settings
@@ -42,8 +42,8 @@ def command(context: click.Context, show_origin: bool, everything: bool, as_json
 @pass_door
 def get(door: Door, key: str, as_json: bool) -> int:
     """Print one value, as in `retinue config get models.default`."""
-    from retinue.cli.settings import load
-    from retinue.config.known import is_mapping
+    from retinue.config.setting_list import is_mapping
+    from retinue.host.project_config import load
 
     settings, path = load(door, strict=False), _key(key)
     setting = _setting(path)
@@ -73,9 +73,9 @@ def get(door: Door, key: str, as_json: bool) -> int:
 @pass_door
 def set_(door: Door, key: str, value: str, project: bool) -> None:
     """Write one value into your own file, or into the project's. Comments and order stay as they are."""
-    from retinue.cli.settings import NAMES, user_file
-    from retinue.config.edit import set_value
-    from retinue.config.toml_places import dotted
+    from retinue.config.toml_edit import set_value
+    from retinue.formats.toml_positions import dotted
+    from retinue.host.project_config import NAMES, user_file
 
     path = _key(key)
     setting = _setting(path)
@@ -101,7 +101,7 @@ def set_(door: Door, key: str, value: str, project: bool) -> None:
 @pass_door
 def path_(door: Door, as_json: bool) -> None:
     """Print the files that are looked at, the strongest first, and whether they are used."""
-    from retinue.cli.settings import project_files, standing, user_file
+    from retinue.host.project_config import project_files, standing, user_file
 
     found = project_files(door.places.root, door.places.cwd)
     try:
@@ -116,7 +116,7 @@ def path_(door: Door, as_json: bool) -> None:
 
 
 def _show(door: Door, *, show_origin: bool, everything: bool, as_json: bool) -> int:
-    from retinue.cli.settings import load
+    from retinue.host.project_config import load
 
     settings = load(door, strict=False)
     if as_json:
@@ -136,7 +136,7 @@ def _complain(settings: Settings) -> int:
 
 
 def _lines(door: Door, settings: Settings, *, show_origin: bool, everything: bool) -> Iterator[str]:
-    from retinue.config.toml_places import dotted
+    from retinue.formats.toml_positions import dotted
 
     section: tuple[str, ...] | None = None
     for key, value, origin in _rows(door, settings):
@@ -161,7 +161,7 @@ def _lines(door: Door, settings: Settings, *, show_origin: bool, everything: boo
 
 def _rows(door: Door, settings: Settings) -> Iterator[tuple[tuple[str, ...], Any, str]]:
     """Everything that is set, and every setting that could be, in the order of the schema."""
-    from retinue.config.known import every_setting, is_mapping
+    from retinue.config.setting_list import every_setting, is_mapping
 
     hide = _Hider(door)
     rest = dict(settings.found)
@@ -185,7 +185,7 @@ def _rank(key: tuple[str, ...]) -> int:
 
 
 def _as_json(door: Door, settings: Settings) -> dict[str, Any]:
-    from retinue.config.toml_places import dotted
+    from retinue.formats.toml_positions import dotted
 
     values = {}
     for key, value, _ in _rows(door, settings):
@@ -215,8 +215,8 @@ class _Hider:
     """Takes out of values what nobody should see on a screen."""
 
     def __init__(self, door: Door) -> None:
+        from retinue.core.redaction import Redactor
         from retinue.core.secret_values import secrets_of
-        from retinue.core.secrets import Redactor
 
         self._environ, self._redactor = door.environ, Redactor(secrets_of(door.environ))
 
@@ -259,13 +259,13 @@ def _held(key: tuple[str, ...], value: Any) -> dict[str, str]:
 
 
 def _toml(value: Any) -> str:
-    from retinue.config.edit import literal
+    from retinue.config.toml_edit import literal
 
     return literal(value)
 
 
 def _key(text: str) -> tuple[str, ...]:
-    from retinue.config.toml_places import read_key
+    from retinue.formats.toml_positions import read_key
 
     try:
         return read_key(text)
@@ -274,9 +274,9 @@ def _key(text: str) -> tuple[str, ...]:
 
 
 def _setting(path: tuple[str, ...]) -> Any:
-    from retinue.config.known import every_setting, setting_of
     from retinue.config.problems import near
-    from retinue.config.toml_places import dotted
+    from retinue.config.setting_list import every_setting, setting_of
+    from retinue.formats.toml_positions import dotted
 
     found = setting_of(path)
     if found is None:
@@ -290,8 +290,8 @@ def _value(path: tuple[str, ...], text: str) -> Any:
     """What was written behind `set`, as the setting's type has it."""
     from typing import get_args
 
-    from retinue.config.known import bare, check_value, from_text, is_mapping
-    from retinue.config.toml_places import dotted
+    from retinue.config.setting_list import bare, check_value, from_text, is_mapping
+    from retinue.formats.toml_positions import dotted
 
     setting = _setting(path)
     kind = setting.type
@@ -311,9 +311,9 @@ def _value(path: tuple[str, ...], text: str) -> Any:
 
 def _check_model(door: Door, name: str) -> None:
     """A name that means nothing is refused; a key that is missing is told."""
-    from retinue.cli import provider
-    from retinue.cli.settings import load
-    from retinue.config.models import model_environment, resolved
+    from retinue.config.model_config import model_environment, resolved
+    from retinue.host import model_choice as provider
+    from retinue.host.project_config import load
 
     models = load(door, strict=False).value.models
     try:
@@ -324,7 +324,7 @@ def _check_model(door: Door, name: str) -> None:
 
 def _after(door: Door, path: tuple[str, ...], file: str, *, is_project: bool) -> None:
     """What keeps the new value from counting."""
-    from retinue.cli.settings import load, standing
+    from retinue.host.project_config import load, standing
 
     if is_project:
         try:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import click
 import msgspec
 
-from retinue.cli import wire
-from retinue.cli.book import Book
-from retinue.cli.door import Door, common, note, out, pass_door
-from retinue.cli.running import dump, line_to
-from retinue.core.display import one_line
+from retinue.cli.context import Door, common, note, out, pass_door
+from retinue.cli.foreground_run import dump, line_to
 from retinue.core.values import Delivery
 from retinue.errors import NotFound
+from retinue.formats.safe_text import one_line
+from retinue.host import requests as wire
+from retinue.host.record import Book
 
 
 @click.group("deliveries", invoke_without_command=True)

@@ -6,10 +6,10 @@ import sys
 
 import click
 
-from retinue.cli import exits
-from retinue.cli.door import Door, common, note, option, out, pass_door
-from retinue.cli.settings import dump
+from retinue.cli import exit_codes as exits
+from retinue.cli.context import Door, common, note, option, out, pass_door
 from retinue.errors import ConfigError
+from retinue.host.project_config import dump
 
 
 @click.command("doctor")
@@ -22,7 +22,8 @@ from retinue.errors import ConfigError
 @pass_door
 def command(door: Door, as_json: bool, offline: bool, fix: bool, recover: str, color: str) -> int:
     """Check providers, sandbox, store and versions; exits with 1 when something is broken."""
-    from retinue.cli.doctor import examine, line, storage
+    from retinue.cli.doctor import store_checks as storage
+    from retinue.cli.doctor.finding import examine, line
 
     if recover:
         raise ConfigError(

@@ -7,10 +7,10 @@ import os
 import click
 
 from retinue.cli import answer_file
-from retinue.cli.book import Book
-from retinue.cli.completing import run_argument
-from retinue.cli.door import Door, common, out, pass_door
-from retinue.cli.shelf import Shelf
+from retinue.cli.context import Door, common, out, pass_door
+from retinue.cli.run_argument import run_argument
+from retinue.host.listing import Shelf
+from retinue.host.record import Book
 
 FORMATS = ("md", "jsonl", "stream-json", "perfetto", "html")
 
@@ -23,7 +23,7 @@ FORMATS = ("md", "jsonl", "stream-json", "perfetto", "html")
 @pass_door
 def command(door: Door, run: str, form: str, output: str) -> None:
     """Write a run and everything below it: md to read, jsonl to process, perfetto to see the times, html to share."""
-    from retinue.cli import exporting
+    from retinue.view import export_formats as exporting
 
     with Shelf(door.places) as shelf:
         id = shelf.resolve(run).id

@@ -12,5 +12,5 @@ import click
 def command(arguments: tuple[str, ...]) -> int:
     """Serve a scripted model on loopback: `--port N --latency MS --chunks N --script FILE.jsonl`."""
     # By its name: nothing that is installed imports the test kit, unless somebody asks for it.
-    served: int = importlib.import_module("retinue.testing.fake_llm").main(list(arguments))
+    served: int = importlib.import_module("retinue.testing.fake_llm.fake_provider").main(list(arguments))
     return served

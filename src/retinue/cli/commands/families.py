@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
-from retinue.cli.door import out
-from retinue.cli.running import dump
-from retinue.core.display import one_line
+from retinue.cli.context import out
+from retinue.cli.foreground_run import dump
+from retinue.formats.safe_text import one_line
 
 
 @click.command("families")

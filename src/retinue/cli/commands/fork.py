@@ -6,11 +6,14 @@ import sys
 
 import click
 
-from retinue.cli import asking, exits, wire, words
-from retinue.cli.completing import run_argument
-from retinue.cli.door import Door, common, out, pass_door
-from retinue.cli.running import Wish, carry_out, head_of, line_to
-from retinue.cli.shelf import Shelf
+from retinue.cli import exit_codes as exits
+from retinue.cli import run_arguments as asking
+from retinue.cli.context import Door, common, out, pass_door
+from retinue.cli.foreground_run import Wish, carry_out, head_of, line_to
+from retinue.cli.run_argument import run_argument
+from retinue.host import requests as wire
+from retinue.host.listing import Shelf
+from retinue.view import format as words
 
 
 @click.command("fork")

@@ -8,14 +8,14 @@ from collections.abc import Iterator
 import click
 import msgspec
 
-from retinue.cli import words
-from retinue.cli.book import Book
-from retinue.cli.completing import run_argument
-from retinue.cli.door import Door, Duration, common, out, pass_door
-from retinue.cli.shelf import Shelf
-from retinue.core.display import json_text, one_line, several_lines
+from retinue.cli.context import Door, Duration, common, out, pass_door
+from retinue.cli.run_argument import run_argument
 from retinue.core.state import Ended
 from retinue.core.values import Assistant, Message, Result
+from retinue.formats.safe_text import json_text, one_line, several_lines
+from retinue.host.listing import Shelf
+from retinue.host.record import Book
+from retinue.view import format as words
 
 POLL_SECONDS = 0.2
 

@@ -6,14 +6,16 @@ from typing import Any
 
 import click
 
-from retinue.cli import exits, settings, wire
-from retinue.cli.door import Door, common, out, pass_door
-from retinue.cli.mcp_files import find_servers
-from retinue.cli.plan import Plan
-from retinue.cli.running import dump, line_to
-from retinue.cli.trusting import is_trusted
-from retinue.core.display import one_line, several_lines
+from retinue.cli import exit_codes as exits
+from retinue.cli.context import Door, common, out, pass_door
+from retinue.cli.foreground_run import dump, line_to
 from retinue.errors import NotFound
+from retinue.formats.safe_text import one_line, several_lines
+from retinue.host import project_config as settings
+from retinue.host import requests as wire
+from retinue.host.mcp_sources import find_servers
+from retinue.host.plan import Plan
+from retinue.host.project_trust import is_trusted
 
 
 @click.group("mcp")

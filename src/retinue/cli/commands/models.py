@@ -6,9 +6,9 @@ from typing import Any
 
 import click
 
-from retinue.cli import provider
-from retinue.cli.door import Door, note, out, pass_door
-from retinue.cli.running import dump
+from retinue.cli.context import Door, note, out, pass_door
+from retinue.cli.foreground_run import dump
+from retinue.host import model_choice as provider
 
 
 @click.group("models", invoke_without_command=True)
@@ -43,7 +43,7 @@ def list_(door: Door, as_json: bool = False) -> None:
 @pass_door
 def pull(door: Door, name: str) -> None:
     """Fetch the weights of a small local model, checked against their known hash."""
-    from retinue.models import pull as weights
+    from retinue.models import local_weights as weights
 
     path = weights.pull(name, weights.default_cache(door.environ), tell=note)
     out(str(path))

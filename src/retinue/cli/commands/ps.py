@@ -9,10 +9,11 @@ from collections.abc import Mapping, Sequence
 
 import click
 
-from retinue.cli import parked, words
-from retinue.cli.door import Door, Duration, common, out, pass_door
-from retinue.cli.shelf import Line, Shelf
-from retinue.core.display import json_text, one_line
+from retinue.cli.context import Door, Duration, common, out, pass_door
+from retinue.formats.safe_text import json_text, one_line
+from retinue.host.listing import Line, Shelf
+from retinue.view import format as words
+from retinue.view import parked_runs as parked
 
 RECENT_MS = 3_600_000
 HEADINGS = ("RUN", "AGENT", "STATE", "TASK", "MODEL", "AGE", "TOKENS", "COST")

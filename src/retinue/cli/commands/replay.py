@@ -6,17 +6,18 @@ import time
 
 import click
 
-from retinue.cli import wire, words
-from retinue.cli.book import Book
 from retinue.cli.commands.logs import tell
-from retinue.cli.completing import run_argument
-from retinue.cli.door import Door, common, out, pass_door
-from retinue.cli.facts import ending, word
-from retinue.cli.running import dump
-from retinue.cli.shelf import Shelf
-from retinue.cli.stream_json import Head, Teller
-from retinue.core.display import one_line
+from retinue.cli.context import Door, common, out, pass_door
+from retinue.cli.foreground_run import dump
+from retinue.cli.run_argument import run_argument
+from retinue.formats.safe_text import one_line
+from retinue.host import requests as wire
+from retinue.host.listing import Shelf
+from retinue.host.record import Book
 from retinue.store.base import Row
+from retinue.view import format as words
+from retinue.view.stream_json import Head, Teller
+from retinue.view.totals import ending, word
 
 LONGEST_SECONDS = 2.0
 

@@ -6,14 +6,17 @@ import sys
 
 import click
 
-from retinue.cli import exits, facts, wire, words
-from retinue.cli.book import Book
-from retinue.cli.client import Client
-from retinue.cli.completing import run_argument
-from retinue.cli.door import Door, common, out, pass_door
-from retinue.cli.running import Wish, carry_out, head_of, line_to
-from retinue.cli.shelf import Line, Shelf
+from retinue.cli import exit_codes as exits
+from retinue.cli.context import Door, common, out, pass_door
+from retinue.cli.foreground_run import Wish, carry_out, head_of, line_to
+from retinue.cli.run_argument import run_argument
 from retinue.errors import Refused
+from retinue.host import requests as wire
+from retinue.host.client import Client
+from retinue.host.listing import Line, Shelf
+from retinue.host.record import Book
+from retinue.view import format as words
+from retinue.view import totals as facts
 
 
 @click.command("resume")

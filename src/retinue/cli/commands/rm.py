@@ -6,12 +6,14 @@ import time
 
 import click
 
-from retinue.cli import exits, wire, words
-from retinue.cli.completing import run_argument
-from retinue.cli.door import Door, Duration, common, note, pass_door
-from retinue.cli.running import line_to
-from retinue.cli.shelf import Shelf
+from retinue.cli import exit_codes as exits
+from retinue.cli.context import Door, Duration, common, note, pass_door
+from retinue.cli.foreground_run import line_to
+from retinue.cli.run_argument import run_argument
 from retinue.errors import NotFound, Refused
+from retinue.host import requests as wire
+from retinue.host.listing import Shelf
+from retinue.view import format as words
 
 
 @click.command("rm")

@@ -7,13 +7,17 @@ from typing import Any
 
 import click
 
-from retinue.cli import answer_file, asking, exits, wire, words
-from retinue.cli.configured import configured
-from retinue.cli.door import Door, Duration, common, option, out, pass_door
-from retinue.cli.planning import Planned, make_plan
-from retinue.cli.running import SEVERITIES, Wish, carry_out, dump, head_of, line_to, start
+from retinue.cli import answer_file
+from retinue.cli import exit_codes as exits
+from retinue.cli import run_arguments as asking
+from retinue.cli.context import Door, Duration, common, option, out, pass_door
+from retinue.cli.foreground_run import SEVERITIES, Wish, carry_out, dump, head_of, line_to, start
 from retinue.config.schema import Configuration
 from retinue.errors import ConfigError
+from retinue.host import requests as wire
+from retinue.host.planner import Planned, make_plan
+from retinue.host.run_defaults import configured
+from retinue.view import format as words
 
 
 def _prompting(command: Any) -> Any:
@@ -190,7 +194,7 @@ def _terms(door: Door, told: dict[str, Any], wish: Wish) -> wire.Terms:
 
 def _again(door: Door, told: dict[str, Any], wish: Wish) -> int:
     """Go on with an earlier run."""
-    from retinue.cli.shelf import Shelf
+    from retinue.host.listing import Shelf
 
     with Shelf(door.places) as shelf:
         line = shelf.resolve(told["resume"] or "latest")

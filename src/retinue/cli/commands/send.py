@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import click
 
-from retinue.cli import asking, wire
-from retinue.cli.completing import run_argument
-from retinue.cli.door import Door, common, pass_door
-from retinue.cli.running import line_to
-from retinue.cli.shelf import Shelf
+from retinue.cli import run_arguments as asking
+from retinue.cli.context import Door, common, pass_door
+from retinue.cli.foreground_run import line_to
+from retinue.cli.run_argument import run_argument
+from retinue.host import requests as wire
+from retinue.host.listing import Shelf
 
 
 @click.command("send")

@@ -7,18 +7,20 @@ from collections.abc import Callable
 
 import click
 
-from retinue.cli import facts, parked, words
-from retinue.cli.book import Book
-from retinue.cli.completing import run_argument
-from retinue.cli.door import Door, common, out, pass_door
-from retinue.cli.running import dump
-from retinue.cli.shelf import Shelf
-from retinue.cli.stream_json import Head, Teller
-from retinue.cli.wire import Final
-from retinue.core.display import one_line, several_lines
+from retinue.cli.context import Door, common, out, pass_door
+from retinue.cli.foreground_run import dump
+from retinue.cli.run_argument import run_argument
 from retinue.core.state import Asking, Waiting, Working
 from retinue.core.values import Usage
+from retinue.formats.safe_text import one_line, several_lines
+from retinue.host.listing import Shelf
+from retinue.host.record import Book
+from retinue.host.requests import Final
 from retinue.store.base import Row
+from retinue.view import format as words
+from retinue.view import parked_runs as parked
+from retinue.view import totals as facts
+from retinue.view.stream_json import Head, Teller
 
 
 @click.command("show")

@@ -9,10 +9,12 @@ import time
 
 import click
 
-from retinue.cli import exits, places, wire
-from retinue.cli.client import connect
-from retinue.cli.door import Door, common, note, pass_door
-from retinue.cli.shelf import is_attended
+from retinue.cli import exit_codes as exits
+from retinue.cli.context import Door, common, note, pass_door
+from retinue.host import project_paths as places
+from retinue.host import requests as wire
+from retinue.host.client import connect
+from retinue.host.listing import is_attended
 
 WAIT_SECONDS = 15.0
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import click
 import msgspec
 
-from retinue.cli import words
-from retinue.cli.door import Door, common, out, pass_door
-from retinue.cli.running import dump
-from retinue.core.display import one_line
+from retinue.cli.context import Door, common, out, pass_door
+from retinue.cli.foreground_run import dump
 from retinue.errors import NotFound, Refused
+from retinue.formats.safe_text import one_line
+from retinue.view import format as words
 
 
 @click.command("tools")
@@ -35,9 +35,10 @@ def command(door: Door, names: tuple[str, ...], run: str, args: str, as_json: bo
 
 
 def _explained(door: Door, tool: str, run: str, args: str) -> str:
-    from retinue.cli import asking, wire
-    from retinue.cli.running import line_to
-    from retinue.cli.shelf import Shelf
+    from retinue.cli import run_arguments as asking
+    from retinue.cli.foreground_run import line_to
+    from retinue.host import requests as wire
+    from retinue.host.listing import Shelf
 
     try:
         msgspec.json.decode(args, type=dict)
@@ -56,7 +57,7 @@ def _list(name: str, as_json: bool) -> None:
     import asyncio
 
     from retinue.store.memory import MemoryStore
-    from retinue.tools.builtin.kit import NAMES, Kit
+    from retinue.tools.builtin.builtin_tools import NAMES, Kit
 
     kit = Kit(MemoryStore())
     found = [kit.tool(n) for n in NAMES if name in ("", n)]

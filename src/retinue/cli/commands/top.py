@@ -6,8 +6,8 @@ import sys
 
 import click
 
-from retinue.cli.completing import run_argument
-from retinue.cli.door import Door, common, pass_door
+from retinue.cli.context import Door, common, pass_door
+from retinue.cli.run_argument import run_argument
 from retinue.errors import ConfigError
 
 MISSING = "retinue top needs the extra `tui`: install retinue[tui]. Without it: `retinue ps --watch`, `retinue attach`."
@@ -20,14 +20,14 @@ MISSING = "retinue top needs the extra `tui`: install retinue[tui]. Without it: 
 def command(door: Door, run: str) -> None:
     """Watch everything that goes on in this project; with RUN, that run and what is said in it."""
     try:
-        from retinue.cli.top import Top
+        from retinue.cli.tui.top_app import Top
     except ImportError as error:
         if (error.name or "").partition(".")[0] == "textual":
             raise ConfigError(MISSING) from None
         raise
-    from retinue.cli.board import Board
-    from retinue.cli.lending import carried
-    from retinue.cli.shelf import Shelf
+    from retinue.cli.tui.project_runs import Board
+    from retinue.host.keys import carried
+    from retinue.host.listing import Shelf
 
     opened = top = ""
     if run:

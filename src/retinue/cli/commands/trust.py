@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from retinue.cli import exits
-from retinue.cli.door import Door, common, note, out, pass_door
-from retinue.cli.typed import line_after
-from retinue.core.display import json_text, one_line, reveal
+from retinue.cli import exit_codes as exits
+from retinue.cli.context import Door, common, note, out, pass_door
+from retinue.cli.terminal.typed_answer import line_after
 from retinue.errors import ConfigError
-from retinue.sandbox.regular import read_small
+from retinue.formats.safe_text import json_text, one_line, reveal
+from retinue.sandbox.regular_file import read_small
 
 if TYPE_CHECKING:
-    from retinue.config.trust import Standing
+    from retinue.config.trust_record import Standing
 
 MOST_BYTES = 8 << 20
 SERVERS = (".mcp.json", "mcp.json", "settings.json", "settings.local.json", "config.toml")
@@ -40,7 +40,7 @@ def command(door: Door, path: str, yes: bool, list_all: bool, revoke: bool, chec
 
     Trust holds for the directory with exactly these files. When one of them changes, it has to be given again.
     """
-    from retinue.cli import settings
+    from retinue.host import project_config as settings
 
     if sum((list_all, revoke, check)) > 1:
         raise click.UsageError("--list, --revoke and --check exclude each other.")
@@ -142,9 +142,9 @@ def _text(seen: Standing, name: str) -> str | None:
 
 
 def _settings(seen: Standing) -> Iterator[str]:
-    from retinue.config.edit import literal
     from retinue.config.layers import read_layer
-    from retinue.config.toml_places import dotted
+    from retinue.config.toml_edit import literal
+    from retinue.formats.toml_positions import dotted
 
     for name in sorted(seen.files):
         if os.path.basename(os.path.dirname(name)) != ".retinue" or not os.path.basename(name).startswith("config."):
@@ -160,8 +160,8 @@ def _settings(seen: Standing) -> Iterator[str]:
 
 
 def _servers(seen: Standing) -> Iterator[str]:
-    from retinue.tools.mcp_client.config import Source
-    from retinue.tools.mcp_client.dialects import dialect_of, entries, parse
+    from retinue.tools.mcp_client.config_dialects import dialect_of, entries, parse
+    from retinue.tools.mcp_client.server_config import Source
 
     for name in sorted(seen.files):
         is_ours = os.path.basename(os.path.dirname(name)) == ".retinue"  # told among the settings
@@ -203,10 +203,10 @@ def _command(fields: Any) -> str:
 
 
 def _agents(door: Door, seen: Standing) -> Iterator[str]:
-    from retinue.cli.places import config_home
-    from retinue.config.trust import home_of
-    from retinue.library.find import find_agents
-    from retinue.library.spec import WIDENING
+    from retinue.agent_files.agent_spec import WIDENING
+    from retinue.agent_files.discovery import find_agents
+    from retinue.config.trust_record import home_of
+    from retinue.host.project_paths import config_home
 
     said: set[str] = set()
     for folder in sorted({home_of(name) for name in seen.files}):

@@ -6,11 +6,13 @@ from collections.abc import Mapping
 
 import click
 
-from retinue.cli import exits, wire, words
-from retinue.cli.completing import run_argument
-from retinue.cli.door import Door, Duration, common, note, out, pass_door
-from retinue.cli.running import dump, line_to
-from retinue.cli.shelf import Shelf
+from retinue.cli import exit_codes as exits
+from retinue.cli.context import Door, Duration, common, note, out, pass_door
+from retinue.cli.foreground_run import dump, line_to
+from retinue.cli.run_argument import run_argument
+from retinue.host import requests as wire
+from retinue.host.listing import Shelf
+from retinue.view import format as words
 
 
 @click.command("wait")

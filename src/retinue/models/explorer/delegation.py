@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from retinue.models.explorer.book import Book, Got, is_cut
-from retinue.models.explorer.records import Findings, decode, dumps
+from retinue.models.explorer.child_report import Findings, decode, dumps
+from retinue.models.explorer.known_answers import Book, Got, is_cut
 
 MARK = "explorer: "
 LOOKING = ("list", "search", "find", "read", "git")

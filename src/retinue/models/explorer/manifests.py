@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass, field
 from posixpath import basename, dirname
 
-from retinue.core.display import one_line
+from retinue.formats.safe_text import one_line
 
 NAMES = ("pyproject.toml", "setup.cfg", "package.json", "Cargo.toml", "go.mod", "composer.json", "setup.py", "pom.xml")
 READMES = ("README.md", "README.rst", "README.txt", "README", "readme.md", "Readme.md")

@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from posixpath import basename, dirname, splitext
 
-from retinue.models.explorer.ground import Ground
+from retinue.models.explorer.child_report import Findings
+from retinue.models.explorer.file_tree import Area
 from retinue.models.explorer.imports import Import, Resolver
 from retinue.models.explorer.languages import is_test, language_of
-from retinue.models.explorer.records import Findings
-from retinue.models.explorer.tree import Area
+from retinue.models.explorer.survey import Ground
 
 
 @dataclass(frozen=True, slots=True)

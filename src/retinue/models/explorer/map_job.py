@@ -6,16 +6,16 @@ import re
 from collections.abc import Mapping, Sequence
 from posixpath import basename, dirname, join, normpath
 
-from retinue.models.explorer import parts as work
-from retinue.models.explorer.book import Book
+from retinue.models.explorer import areas as work
+from retinue.models.explorer.child_report import Findings
 from retinue.models.explorer.delegation import Part, hand_out
-from retinue.models.explorer.ground import Ground, area_part, history_part, survey, tests_part
-from retinue.models.explorer.hits import Hit, read_hits, read_paths, search
+from retinue.models.explorer.known_answers import Book
 from retinue.models.explorer.languages import language_of
 from retinue.models.explorer.map_facts import MapFacts, add_up
 from retinue.models.explorer.map_report import Entry, write_map
-from retinue.models.explorer.records import Findings
+from retinue.models.explorer.matches import Hit, read_hits, read_paths, search
 from retinue.models.explorer.report import Report, footer
+from retinue.models.explorer.survey import Ground, area_part, history_part, survey, tests_part
 
 WORK = {"area": work.area, "tests": work.tests, "history": work.history}
 MOST_NAMED = 6

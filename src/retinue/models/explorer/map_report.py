@@ -7,15 +7,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from posixpath import basename, dirname
 
-from retinue.core.display import one_line
-from retinue.models.explorer.book import Book
+from retinue.formats.safe_text import one_line
+from retinue.models.explorer.child_report import Findings
 from retinue.models.explorer.delegation import Part
+from retinue.models.explorer.file_tree import titled
+from retinue.models.explorer.known_answers import Book
 from retinue.models.explorer.languages import language_of
 from retinue.models.explorer.map_facts import AreaFacts, MapFacts, hot_spots, reading_order, untested
-from retinue.models.explorer.records import Findings
 from retinue.models.explorer.report import Report, footer, gaps
-from retinue.models.explorer.tree import titled
-from retinue.models.explorer.words import at, cell, kib, plural, some
+from retinue.models.explorer.report_text import at, cell, kib, plural, some
 
 _SAFE = re.compile(r"[^\w/.+,* (){}-]")
 MOST_ENTRIES, MOST_TARGETS, MOST_TYPES, MOST_MODULES, MOST_UNTESTED = 8, 12, 5, 8, 5

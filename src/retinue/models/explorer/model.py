@@ -10,16 +10,16 @@ from typing import Any
 
 from retinue.core.values import Assistant, Call, ModelInfo, Reply, Usage
 from retinue.models.base import Request
-from retinue.models.explorer.book import Assignment, Book, assignment
-from retinue.models.explorer.compare import compare_job, side
+from retinue.models.explorer.child_report import ROOM, encode
+from retinue.models.explorer.compare_job import compare_job, side
 from retinue.models.explorer.delegation import order_in
-from retinue.models.explorer.find import find_job, look
+from retinue.models.explorer.find_job import find_job, look
 from retinue.models.explorer.intent import JOBS, Intent, read_intent
+from retinue.models.explorer.known_answers import Assignment, Book, assignment
 from retinue.models.explorer.map_job import WORK, map_job
-from retinue.models.explorer.records import ROOM, encode
 from retinue.models.explorer.report import FOOTER, Report
-from retinue.models.explorer.review import judge, review_job
-from retinue.models.explorer.words import plural
+from retinue.models.explorer.report_text import plural
+from retinue.models.explorer.review_job import judge, review_job
 
 NAME = "offline/explorer"
 BYTES_PER_TOKEN = 4

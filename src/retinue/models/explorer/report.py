@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from retinue.core.display import one_line
-from retinue.models.explorer.book import Book
-from retinue.models.explorer.records import Findings
-from retinue.models.explorer.words import plural
+from retinue.formats.safe_text import one_line
+from retinue.models.explorer.child_report import Findings
+from retinue.models.explorer.known_answers import Book
+from retinue.models.explorer.report_text import plural
 
 FOOTER = "offline planner (no LLM). Add a model: export ANTHROPIC_API_KEY=... or retinue config"
 

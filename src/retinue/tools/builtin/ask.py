@@ -8,10 +8,10 @@ from typing import Annotated, Any, ClassVar
 
 from msgspec import Meta
 
-from retinue.core.display import one_line, several_lines
 from retinue.core.values import Restart
+from retinue.formats.safe_text import one_line, several_lines
 from retinue.tools.base import Answer, Ask, Caller, Returned, Risk
-from retinue.tools.builtin.base import Arguments, Builtin
+from retinue.tools.builtin.builtin_tool import Arguments, Builtin
 
 MOST_OPTIONS = 20
 LONGEST = 10_000

@@ -7,17 +7,17 @@ from __future__ import annotations
 import re
 from typing import Any, Literal, TypeVar
 
-from retinue.core.text import clean
+from retinue.core.ids import clean
 from retinue.errors import NotFound
-from retinue.sandbox.drafts import sweep
+from retinue.sandbox.atomic_write import sweep
 from retinue.sandbox.file_location import Spot
 from retinue.tools.base import Answer
-from retinue.tools.builtin.base import Arguments
-from retinue.tools.builtin.changes import Step, apply_patch, perform, spots, unknown
-from retinue.tools.builtin.filework import FileTool, Work, failed, printable
+from retinue.tools.builtin.apply_patch import Step, apply_patch, perform, spots, unknown
+from retinue.tools.builtin.builtin_tool import Arguments
+from retinue.tools.builtin.file_tool import FileTool, Work, failed, printable
+from retinue.tools.builtin.near_match import nearest
 from retinue.tools.builtin.patch import BadPatch, parse
-from retinue.tools.builtin.similar import nearest
-from retinue.tools.builtin.texts import Text, displayable, is_binary, sha256, short_diff
+from retinue.tools.builtin.text_file import Text, displayable, is_binary, sha256, short_diff
 from retinue.tools.file_rules import READING, WRITING
 
 SHOWN_LINES = 20

@@ -1,6 +1,6 @@
 """`git`: looking at the history without changing anything. Sub-commands and options are taken from a list, the
-settings are ours and not the repository's (`sandbox/git.py`), and it runs in the sandbox, where the workspace is
-read-only.
+settings are ours and not the repository's (`sandbox/git_repository.py`), and it runs in the sandbox, where the
+workspace is read-only.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
-from retinue.core.text import clean
+from retinue.core.ids import clean
 from retinue.core.values import Restart
 from retinue.errors import Refused, RetinueError
-from retinue.sandbox.git import find, opened, program
-from retinue.sandbox.shield import beneath
+from retinue.sandbox.git_repository import find, opened, program
+from retinue.sandbox.readonly_paths import beneath
 from retinue.tools.base import Answer, Caller, Returned, Risk
 from retinue.tools.builtin import git_cuts
-from retinue.tools.builtin.base import Arguments, Builtin
+from retinue.tools.builtin.builtin_tool import Arguments, Builtin
+from retinue.tools.builtin.command_record import plain, trim, whole
 from retinue.tools.builtin.git_rules import guarded
-from retinue.tools.builtin.processes import Processes
-from retinue.tools.builtin.spool import plain, trim, whole
+from retinue.tools.builtin.run_processes import Processes
 
 SECONDS = 60.0
 HEAD, TAIL = 192 << 10, 64 << 10

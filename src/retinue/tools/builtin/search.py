@@ -15,21 +15,21 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
-from retinue.core.secrets import Redactor
-from retinue.core.text import clean
+from retinue.core.ids import clean
+from retinue.core.redaction import Redactor
 from retinue.errors import Refused
-from retinue.sandbox.beneath import open_beneath
+from retinue.formats.globs import BadGlob, Globs
+from retinue.sandbox.directory_walk import Patience, walk
+from retinue.sandbox.gitignore import Judge, chain
+from retinue.sandbox.open_beneath import open_beneath
 from retinue.sandbox.paths import READ, Root, real_path, strip
-from retinue.sandbox.protected import KERNEL
+from retinue.sandbox.protected_paths import KERNEL
 from retinue.tools.base import Answer
-from retinue.tools.builtin.base import Arguments
-from retinue.tools.builtin.engines import Found, Line, Query, by_ripgrep, by_scanner, confirmed, ripgrep
-from retinue.tools.builtin.files import Positive
-from retinue.tools.builtin.filework import FileTool, Work, beneath, failed, page, prefix_of, printable
-from retinue.tools.builtin.gitignore import Judge, chain
-from retinue.tools.builtin.globs import BadGlob, Globs
-from retinue.tools.builtin.texts import displayable
-from retinue.tools.builtin.walk import Patience, walk
+from retinue.tools.builtin.builtin_tool import Arguments
+from retinue.tools.builtin.file_tool import FileTool, Work, beneath, failed, page, prefix_of, printable
+from retinue.tools.builtin.read_list_find import Positive
+from retinue.tools.builtin.ripgrep import Found, Line, Query, by_ripgrep, by_scanner, confirmed, ripgrep
+from retinue.tools.builtin.text_file import displayable
 
 MAX_TEXT = 400
 MAX_PATTERN = 10_000

@@ -11,14 +11,14 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
-from retinue.core.recovery import UNKNOWN
-from retinue.core.text import clean
+from retinue.core.ids import clean
+from retinue.core.restarts import UNKNOWN
 from retinue.core.values import Restart
 from retinue.errors import Refused, SandboxMissing
 from retinue.tools.base import Answer, Caller, Returned, Risk
-from retinue.tools.builtin.base import Arguments, Builtin
-from retinue.tools.builtin.processes import Live, Processes
-from retinue.tools.builtin.spool import End, Spool, plain, trim, whole
+from retinue.tools.builtin.builtin_tool import Arguments, Builtin
+from retinue.tools.builtin.command_record import End, Spool, plain, trim, whole
+from retinue.tools.builtin.run_processes import Live, Processes
 
 MAX_COMMAND = 100_000
 PAGE = 64 << 10

@@ -11,8 +11,8 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from urllib.parse import quote, unquote, urljoin
 
-from retinue.core.hosts import ascii_name, plain_ip
 from retinue.errors import ConfigError, Refused
+from retinue.formats.host_names import ascii_name, plain_ip
 
 IP = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network

@@ -8,7 +8,7 @@ from msgspec import Meta
 
 from retinue.core.values import Restart
 from retinue.tools.base import Answer, Caller, Returned, Risk
-from retinue.tools.builtin.base import Arguments, Builtin
+from retinue.tools.builtin.builtin_tool import Arguments, Builtin
 
 
 class ThinkArgs(Arguments, frozen=True):

@@ -11,15 +11,15 @@ from typing import Any, ClassVar, TypeVar
 import msgspec
 from msgspec.structs import replace
 
+from retinue.core.answer_layout import Laid
 from retinue.core.arguments import BadArguments, parse
+from retinue.core.capabilities import allows
 from retinue.core.effects import ChildOutcome
-from retinue.core.laid import Laid
-from retinue.core.orders import Context, Order, Orders
-from retinue.core.policy import allows
-from retinue.core.rooms import cut
-from retinue.core.text import clean
+from retinue.core.ids import clean
+from retinue.core.spec import Context, Order, Orders
 from retinue.core.values import Capabilities, Restart, ToolSchema, Value, Words
 from retinue.errors import ConfigError
+from retinue.formats.fair_cut import cut
 from retinue.tools.base import Answer, Caller, Look, Returned, Risk, Tool
 from retinue.tools.builtin.ask import AskTool
 

@@ -11,14 +11,14 @@ import msgspec
 
 from retinue.errors import ConfigError
 from retinue.tools.families.base import Family
-from retinue.tools.families.spelling import read_settings
+from retinue.tools.families.setting_spelling import read_settings
 
 _HOMES = {
-    "agent": ("retinue.tools.families.agent", "AgentFamily"),
-    "delegate": ("retinue.tools.families.delegate", "DelegateFamily"),
-    "fanout": ("retinue.tools.families.fanout", "FanoutFamily"),
-    "sessions": ("retinue.tools.families.sessions", "SessionsFamily"),
-    "subagent": ("retinue.tools.families.subagent", "SubagentFamily"),
+    "agent": ("retinue.tools.families.agent.agent_family", "AgentFamily"),
+    "delegate": ("retinue.tools.families.delegate.delegate_family", "DelegateFamily"),
+    "fanout": ("retinue.tools.families.fanout.fanout_family", "FanoutFamily"),
+    "sessions": ("retinue.tools.families.sessions.sessions_family", "SessionsFamily"),
+    "subagent": ("retinue.tools.families.subagent.subagent_family", "SubagentFamily"),
 }
 FAMILIES = tuple(_HOMES)
 PROFILES: dict[str, tuple[str, dict[str, Any]]] = {

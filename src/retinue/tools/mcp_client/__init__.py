@@ -2,10 +2,10 @@
 and over HTTP, with nothing but aiohttp, and that only when a server is behind an address.
 """
 
-from retinue.tools.mcp_client.base import Limits, McpError
-from retinue.tools.mcp_client.config import Complaint, ServerConfig, Source, read_servers
+from retinue.tools.mcp_client.mcp_tool import McpTool
+from retinue.tools.mcp_client.protocol import Limits, McpError
+from retinue.tools.mcp_client.server_config import Complaint, ServerConfig, Source, read_servers
 from retinue.tools.mcp_client.servers import McpServers, Status, Withheld
-from retinue.tools.mcp_client.tools import McpTool
 
 __all__ = [
     "Complaint",

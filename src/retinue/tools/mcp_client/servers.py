@@ -10,19 +10,19 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from retinue.core.display import one_line, reveal, several_lines
+from retinue.core.ids import clip
+from retinue.core.redaction import Redactor
 from retinue.core.secret_values import secrets_of
-from retinue.core.secrets import Redactor
-from retinue.core.text import clip
 from retinue.core.values import ToolSchema, Value
 from retinue.errors import ConfigError, NotFound
-from retinue.tools.mcp_client import names
-from retinue.tools.mcp_client.base import Limits, McpError
-from retinue.tools.mcp_client.config import Complaint, ServerConfig
-from retinue.tools.mcp_client.pins import Pins, page
-from retinue.tools.mcp_client.schemas import Unusable, normal
-from retinue.tools.mcp_client.server import Server
-from retinue.tools.mcp_client.tools import McpTool, effects
+from retinue.formats.safe_text import one_line, reveal, several_lines
+from retinue.tools.mcp_client import tool_names as names
+from retinue.tools.mcp_client.approvals import Pins, page
+from retinue.tools.mcp_client.mcp_tool import McpTool, effects
+from retinue.tools.mcp_client.protocol import Limits, McpError
+from retinue.tools.mcp_client.server_config import Complaint, ServerConfig
+from retinue.tools.mcp_client.server_lifecycle import Server
+from retinue.tools.mcp_client.tool_schemas import Unusable, normal
 
 AT_ONCE = 8
 

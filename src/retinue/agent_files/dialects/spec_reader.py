@@ -1,0 +1,150 @@
+"""What the dialects share: names, tools, MCP servers, and how a spec is put together."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from retinue.agent_files.agent_spec import AgentSpec, Dialect, Scope, Source
+from retinue.agent_files.fields import Fields
+from retinue.agent_files.frontmatter import Document
+from retinue.agent_files.tool_aliases import AGENT, SHELL, Complain, resolve, written
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_/-]{0,63}")
+PATHS = ("read", "list", "search", "find", "edit", "write")
+"""Tools whose patterns are about paths."""
+_NOT_NAME = re.compile(r"[^A-Za-z0-9_/-]+")
+
+Include = Callable[[str], str]
+
+
+def no_include(path: str) -> str:
+    raise OSError("this file cannot include others")
+
+
+@dataclass
+class Reading:
+    """A document on its way to be a spec. `stem` is the name that its path gives it; `include` reads another file for
+    it, or raises `OSError` with the reason; `known` are further tools of this program."""
+
+    document: Document
+    dialect: Dialect
+    scope: Scope = "project"
+    stem: str = ""
+    key: str = ""
+    known: Sequence[str] = ()
+    include: Include = no_include
+    data: Mapping[str, Any] | None = None
+    at: tuple[str, ...] = ()
+    body: str | None = None
+    fields: Fields = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.fields = Fields(self.document, self.data, self.at)
+
+    @property
+    def instructions(self) -> str:
+        return self.document.body if self.body is None else self.body
+
+    def name(self, given: str) -> str:
+        """The name that a file gives, or that of the file; what cannot be a name is made one."""
+        wanted = given or self.stem
+        if NAME.fullmatch(wanted):
+            return wanted
+        made = _NOT_NAME.sub("-", wanted).strip("-_/").lower()[:64].strip("-_/")
+        if not made:
+            self.fields.complain("name", f"{wanted[:60]!r} cannot be a name: use letters, digits, - and _", "error")
+            return "unnamed"
+        self.fields.complain("name", f"{wanted[:60]!r} cannot be a name; it goes by {made!r}", "warning")
+        return made
+
+    def described(self, *, needed: bool = True) -> str:
+        said = self.fields.text("description")
+        if needed and not said:
+            self.fields.complain("description", "description is missing: nobody can tell when to use this agent")
+        return said
+
+    def spec(self, known: Sequence[str], quiet: Sequence[str], **values: Any) -> AgentSpec:
+        """The spec, with every key that was not read in `extra`."""
+        extra = self.fields.rest(known, quiet)
+        line = self.document.lines.get(self.at, 1)
+        source = Source(path=self.document.path, dialect=self.dialect, scope=self.scope, key=self.key, line=line)
+        return AgentSpec(source=source, extra=extra, complaints=tuple(self.document.complaints), **values)
+
+
+def tool_values(
+    reading: Reading, allow: Sequence[str], deny: Sequence[str] = (), servers: Sequence[str] = ()
+) -> dict[str, Any]:
+    """The fields of a spec that its lists of tools decide."""
+    fields = reading.fields
+    out: dict[str, Any] = {"tools": None, "deny": (), "rules": (), "can_spawn": None}
+
+    def complaining(key: str) -> Complain:
+        return lambda message, severity, hint: fields.complain(key, message, severity, hint)
+
+    entries = fields.names(*allow)
+    if entries is not None:
+        key = fields.raw(*allow)[0]
+        found = resolve(entries, reading.dialect, complaining(key), servers=servers, known=reading.known)
+        out["rules"] = tuple(written("allow", tool, _path(tool, pattern)) for tool, pattern in found.patterns)
+        out |= {"tools": None if found.every else found.names, "can_spawn": found.spawn}
+        if not entries:
+            fields.complain(key, f"{key} is empty: this agent has no tools at all", "note")
+        elif not found.every and not found.names:
+            fields.complain(
+                key, f"{key} resolves to nothing: none of {', '.join(entries)[:120]} is a tool here", "error"
+            )
+    denied = fields.names(*deny) if deny else None
+    if denied:
+        key = fields.raw(*deny)[0]
+        found = resolve(denied, reading.dialect, complaining(key), servers=servers, known=reading.known)
+        if found.every:
+            fields.complain(key, f"{key} takes every tool away", "error")
+        limited = {tool for tool, _ in found.patterns}
+        whole = tuple(n for n in found.names if n not in limited and not (found.spawn and n == AGENT))
+        if "shell" in limited:
+            whole = tuple(n for n in whole if n not in SHELL)
+        out["deny"] = whole
+        patterns = (*found.patterns, *((AGENT, name) for name in found.spawn or ()))
+        out["rules"] += tuple(written("deny", tool, _path(tool, pattern)) for tool, pattern in patterns)
+        drop_denied(out, fields, key)
+    return out
+
+
+def _path(tool: str, pattern: str) -> str:
+    """In patterns of paths one slash in front is the project's root, two are the file system's."""
+    return pattern[1:] if tool in PATHS and pattern.startswith("/") else pattern
+
+
+def drop_denied(out: dict[str, Any], fields: Fields, key: str) -> None:
+    """Deny wins; a list of which nothing is left is an error."""
+    if out["tools"]:
+        left = tuple(t for t in out["tools"] if t not in out["deny"])
+        if not left:
+            fields.complain(key, f"{key} takes away all the tools that are listed", "error")
+        out["tools"] = left
+
+
+def server_values(fields: Fields, *keys: str) -> dict[str, dict[str, Any]]:
+    """MCP servers: names of those that are known elsewhere, or whole definitions, as a list or by name."""
+    key, value = fields.raw(*keys)
+    out: dict[str, dict[str, Any]] = {}
+    if isinstance(value, str):
+        value = [part.strip() for part in value.split(",") if part.strip()]
+    if isinstance(value, dict):
+        value = [{name: inner} for name, inner in value.items()]
+    if value is None:
+        return out
+    if not isinstance(value, list):
+        fields.wrong(key, "names of servers, or servers by name", value)
+        return out
+    for item in value:
+        if isinstance(item, str):
+            out[item] = {}
+        elif isinstance(item, dict) and len(item) == 1 and all(isinstance(v, dict) for v in item.values()):
+            out |= item
+        else:
+            fields.complain(key, f"{key} holds something that is neither a name nor one server; it was left out")
+    return out

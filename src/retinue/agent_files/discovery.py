@@ -1,0 +1,239 @@
+"""Where definitions are looked for, and which of several with the same name is used: command line, project, user,
+built-in; in the project, the nearest folder.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from retinue.agent_files.agent_spec import AgentSpec, Complaint, Dialect, Library, Shadowed, Source
+from retinue.agent_files.loader import Loader
+from retinue.sandbox.bounded_read import is_beneath, real, shown, walk
+
+MAX_FILES = 5_000
+MAX_DEPTH = 16
+
+Extra = str | Path | Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Place:
+    """A folder of definitions, or a file that holds some, relative to a project's folder or to the home."""
+
+    path: str
+    dialect: Dialect
+    suffixes: tuple[str, ...] = (".md",)
+    depth: int = 0
+
+
+PROJECT = (
+    Place(".retinue/agents", "retinue", (".md", ".toml")),
+    Place(".claude/agents", "claude", depth=MAX_DEPTH),
+    Place(".opencode/agents", "opencode", depth=MAX_DEPTH),
+    Place(".opencode/agent", "opencode", depth=MAX_DEPTH),
+    Place("opencode.json", "opencode"),
+    Place("opencode.jsonc", "opencode"),
+    Place(".opencode/opencode.json", "opencode"),
+    Place(".opencode/opencode.jsonc", "opencode"),
+    Place(".codex/agents", "codex", (".toml",)),
+    Place(".codex/config.toml", "codex"),
+    Place(".github/agents", "copilot"),
+    Place(".gemini/agents", "gemini"),
+    Place(".cursor/agents", "cursor"),
+)
+
+
+def user_places(home: Path, config: Path, codex: Path) -> tuple[tuple[Path, Place], ...]:
+    return (
+        (config, Place("retinue/agents", "retinue", (".md", ".toml"))),
+        (home, Place(".retinue/agents", "retinue", (".md", ".toml"))),
+        (home, Place(".claude/agents", "claude", depth=MAX_DEPTH)),
+        (config, Place("opencode/agents", "opencode", depth=MAX_DEPTH)),
+        (config, Place("opencode/agent", "opencode", depth=MAX_DEPTH)),
+        (config, Place("opencode/opencode.json", "opencode")),
+        (config, Place("opencode/opencode.jsonc", "opencode")),
+        (codex, Place("agents", "codex", (".toml",))),
+        (codex, Place("config.toml", "codex")),
+        (home, Place(".copilot/agents", "copilot")),
+        (home, Place(".gemini/agents", "gemini")),
+        (home, Place(".cursor/agents", "cursor")),
+    )
+
+
+def project_root_of(cwd: str | Path) -> Path:
+    """The nearest folder above that is a repository; without one, the folder itself."""
+    here = real(cwd)
+    return next((folder for folder in (here, *here.parents) if os.path.exists(folder / ".git")), here)
+
+
+def find_agents(
+    cwd: str | Path,
+    home: str | Path | None = None,
+    project_root: str | Path | None = None,
+    extra: Iterable[Extra] = (),
+    trusted: bool = False,
+    *,
+    builtin: Sequence[AgentSpec] = (),
+    tools: Sequence[str] = (),
+    config_home: str | Path | None = None,
+    codex_home: str | Path | None = None,
+) -> Library:
+    """All agents that can be found from a folder. Nothing here raises over what is in a file.
+
+    `extra` are JSON texts, mappings, files or folders that a command line names. `trusted` lets the project's files
+    widen permissions; see `load.tamed`. `tools` are names that this program knows beside the built-in ones. Without a
+    `home` only the project is looked at.
+    """
+    here = real(cwd)
+    root = project_root_of(here) if project_root is None else real(project_root)
+    shelf = _Shelf()
+    for item in extra:
+        shelf.add_extra(item, Loader("command", None, known=tools))
+    if not is_beneath(here, root):
+        shelf.complaints.append(Complaint(path=shown(here), message=f"it is not beneath the project {root}"))
+        root = here
+    users = real(home) if home is not None else None
+    loader = Loader("project", root, trusted, tools)
+    for folder in folders_between(here, root):
+        if folder != users:
+            for place in PROJECT:
+                shelf.add_place(folder, place, loader)
+    if users is not None:
+        config = real(config_home) if config_home is not None else users / ".config"
+        codex = real(codex_home) if codex_home is not None else users / ".codex"
+        for base, place in user_places(users, config, codex):
+            shelf.add_place(base, place, Loader("user", None, known=tools))
+    for spec in builtin:
+        shelf.put(msgspec.structs.replace(spec, source=msgspec.structs.replace(spec.source, scope="built-in")))
+    return shelf.library()
+
+
+def folders_between(here: Path, root: Path) -> Iterator[Path]:
+    """From a folder up to its project's root."""
+    for folder in (here, *here.parents):
+        yield folder
+        if folder == root:
+            return
+
+
+@dataclass
+class _Shelf:
+    """What was found so far, in the order of precedence: the first of a name is kept."""
+
+    by_name: dict[str, AgentSpec] = field(default_factory=dict)
+    shadowed: list[Shadowed] = field(default_factory=list)
+    complaints: list[Complaint] = field(default_factory=list)
+    places: list[str] = field(default_factory=list)
+    n_files: int = 0
+
+    def put(self, spec: AgentSpec) -> None:
+        kept = self.by_name.setdefault(spec.name, spec)
+        if kept is spec:
+            return
+        mine, other = spec.source, kept.source
+        if (mine.path, mine.key) == (other.path, other.key) and mine.path:
+            return
+        self.shadowed.append(Shadowed(spec=spec, by=other.path))
+        if _same_folder(mine, other):
+            message = f"two agents here are named {spec.name!r}; the one in {os.path.basename(other.path)} is used"
+            self.complaints.append(Complaint(path=mine.path, line=mine.line, message=message))
+
+    def add_extra(self, item: Extra, loader: Loader) -> None:
+        if isinstance(item, Mapping):
+            try:
+                text = msgspec.json.encode(item).decode()
+            except (TypeError, ValueError, RecursionError) as error:
+                self._fail("--agents", f"not valid JSON: {error}")
+                return
+            self._take(loader.text(text))
+        elif isinstance(item, str) and item.lstrip().startswith("{"):
+            self._take(loader.text(item))
+        else:
+            self._add_path(Path(item), loader)
+
+    def _add_path(self, path: Path, loader: Loader) -> None:
+        is_folder, is_file = os.path.isdir(path), os.path.isfile(path)
+        dialect = dialect_of(path)
+        if is_folder:
+            place = Place("", dialect, (".md", ".toml"), MAX_DEPTH)
+            self.add_place(path, place, loader)
+        elif is_file and path.name.startswith("opencode.json"):
+            self._take(loader.opencode_json(path))
+        elif is_file:
+            self._take(loader.file(path, dialect, stem_of(path, dialect)))
+        else:
+            self._fail(shown(path)[:200], "there is no such file, and it is not JSON either")
+
+    def add_place(self, base: Path, place: Place, loader: Loader) -> None:
+        path = base / place.path
+        if place.path.endswith((".json", ".jsonc", ".toml")):
+            if os.path.isfile(path):
+                self._take(
+                    loader.opencode_json(path) if place.dialect == "opencode" else loader.file(path, "codex", path.stem)
+                )
+            return
+        if not os.path.isdir(path):
+            return
+        if loader.root is not None and not is_beneath(real(path), loader.root):
+            self.complaints.append(Complaint(path=shown(path), message="it leads out of the project; it was not read"))
+            return
+        self.places.append(shown(path))
+        for file, why in walk(path, place.suffixes, place.depth):
+            if why:
+                self.complaints.append(Complaint(path=shown(file), severity="note", message=why))
+                continue
+            self.n_files += 1
+            if self.n_files > MAX_FILES:
+                self._fail(shown(path), f"there are more than {MAX_FILES} files; the rest was not read")
+                return
+            self._take(loader.file(file, place.dialect, stem_of(file, place.dialect, path)))
+
+    def _take(self, found: tuple[list[AgentSpec], list[Complaint]]) -> None:
+        specs, complaints = found
+        self.complaints.extend(complaints)
+        for spec in specs:
+            self.put(spec)
+
+    def _fail(self, path: str, message: str) -> None:
+        self.complaints.append(Complaint(path=path, message=message, severity="error"))
+
+    def library(self) -> Library:
+        return Library(
+            agents={name: spec for name, spec in sorted(self.by_name.items()) if not spec.broken},
+            broken=tuple(spec for _, spec in sorted(self.by_name.items()) if spec.broken),
+            shadowed=tuple(self.shadowed),
+            complaints=tuple(self.complaints),
+            places=tuple(self.places),
+        )
+
+
+def _same_folder(a: Source, b: Source) -> bool:
+    return a.scope == b.scope and a.dialect == b.dialect and os.path.dirname(a.path) == os.path.dirname(b.path)
+
+
+def dialect_of(path: Path) -> Dialect:
+    """The dialect that a path speaks of; ours when it says nothing."""
+    names: dict[str, Dialect] = {
+        ".claude": "claude",
+        ".opencode": "opencode",
+        ".codex": "codex",
+        ".github": "copilot",
+        ".copilot": "copilot",
+        ".gemini": "gemini",
+        ".cursor": "cursor",
+    }
+    found = next((names[part] for part in reversed(path.parts) if part in names), None)
+    return found or ("copilot" if path.name.endswith(".agent.md") else "retinue")
+
+
+def stem_of(path: Path, dialect: Dialect, base: Path | None = None) -> str:
+    if dialect == "opencode" and base is not None:
+        return path.relative_to(base).with_suffix("").as_posix()
+    stem = path.name.removesuffix(path.suffix)
+    return stem.removesuffix(".agent") if dialect == "copilot" else stem

@@ -1,0 +1,233 @@
+"""Typed fields out of what a file says: what has the wrong type is a complaint with its line, and is left out."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping
+from functools import partial
+from typing import Any
+
+from retinue.agent_files.agent_spec import PermissionMode, Severity, did_you_mean
+from retinue.agent_files.frontmatter import Document, Hint, kind_of
+from retinue.agent_files.tool_aliases import split_names
+from retinue.core.ids import clean
+from retinue.core.values import Budget
+
+MODES: dict[str, PermissionMode] = {
+    "manual": "manual",
+    "default": "manual",
+    "acceptedits": "acceptEdits",
+    "auto_edit": "acceptEdits",
+    "plan": "plan",
+    "dontask": "dontAsk",
+    "auto": "auto",
+    "bypasspermissions": "bypassPermissions",
+    "yolo": "bypassPermissions",
+    "read-only": "plan",
+    "workspace-write": "acceptEdits",
+    "danger-full-access": "bypassPermissions",
+}
+"""Permission modes as the programs call them, in lower case."""
+
+EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
+UNITS = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
+BUDGET = {"max_tokens": "tokens", "max_usd": "usd", "max_turns": "turns", "timeout": "seconds", "max_calls": "calls"}
+ON_LIMIT = ("land", "ask", "stop")
+
+_DURATION = re.compile(r"\s*(\d{1,9}(?:\.\d{1,6})?)\s*([a-z]*)\s*")
+_YES = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
+
+
+class Fields:
+    """Reads keys and remembers which were read: what is left at the end is kept as it is."""
+
+    def __init__(self, document: Document, data: Mapping[str, Any] | None = None, at: tuple[str, ...] = ()) -> None:
+        self.document = document
+        self.data = document.data if data is None else data
+        self.at = at
+        self.taken: set[str] = set()
+
+    def line(self, *keys: str) -> int:
+        path = (*self.at, *keys)
+        while path:
+            if found := self.document.lines.get(path):
+                return found
+            path = path[:-1]
+        return 0
+
+    def complain(self, key: str, message: str, severity: Severity = "warning", hint: Hint = "") -> None:
+        self.document.complain(message, self.line(key), severity, hint)
+
+    def wrong(self, key: str, wanted: str, value: Any, severity: Severity = "warning") -> None:
+        said = f" ({value!r:.60})" if isinstance(value, str | int | float) else ""
+        self.complain(key, f"{key} must be {wanted}, not {kind_of(value)}{said}; it was left out", severity)
+
+    def raw(self, *keys: str) -> tuple[str, Any]:
+        """The value of the first of some names for the same thing; the others count as read."""
+        self.taken.update(keys)
+        there = [k for k in keys if self.data.get(k) is not None]
+        for other in there[1:]:
+            self.complain(other, f"{other} says the same as {there[0]}; only {there[0]} was read")
+        return (there[0], self.data[there[0]]) if there else (keys[0], None)
+
+    def text(self, *keys: str) -> str:
+        key, value = self.raw(*keys)
+        if value is None:
+            return ""
+        if isinstance(value, str):
+            return clean(value).strip()
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            return str(value)
+        self.wrong(key, "a text", value)
+        return ""
+
+    def flag(self, *keys: str, unclear: bool = False) -> bool:
+        """`unclear` is what a value counts as that is neither true nor false."""
+        key, value = self.raw(*keys)
+        if isinstance(value, str):
+            value = _YES.get(value.strip().lower(), value)
+        if value is None or isinstance(value, bool):
+            return bool(value)
+        self.wrong(key, "true or false", value)
+        return unclear
+
+    def whole(self, *keys: str, least: int = 1) -> int | None:
+        key, value = self.raw(*keys)
+        number = _number(value)
+        if value is None or (number is not None and number == int(number) and least <= number < 1 << 53):
+            return None if number is None else int(number)
+        self.wrong(key, f"a whole number from {least} on", value)
+        return None
+
+    def number(self, *keys: str, least: float = 0.0) -> float | None:
+        key, value = self.raw(*keys)
+        number = _number(value)
+        if value is None or (number is not None and number >= least):
+            return number
+        self.wrong(key, f"a number from {least:g} on", value)
+        return None
+
+    def seconds(self, *keys: str) -> float | None:
+        """A number of seconds, or a text like 90s, 10m or 2h."""
+        key, value = self.raw(*keys)
+        if value is None:
+            return None
+        number = _number(value)
+        found = _DURATION.fullmatch(value.lower()) if isinstance(value, str) and number is None else None
+        if found and found[2] in UNITS:
+            number = float(found[1]) * UNITS[found[2]]
+        if number is not None and number > 0:
+            return number
+        self.wrong(key, "seconds, or a time like 90s, 10m or 2h", value)
+        return None
+
+    def names(self, *keys: str) -> list[str] | None:
+        """A list of texts, or one text with commas or spaces. None: left out. A list of anything else is an error,
+        since what it was meant to leave out cannot be known."""
+        key, value = self.raw(*keys)
+        if value is None:
+            if any(k in self.data for k in keys):
+                self.complain(key, f"{key} stands there without a value; it counts as left out", "note")
+            return None
+        if isinstance(value, str):
+            return split_names(clean(value))
+        if isinstance(value, list):
+            bad = [v for v in value if not isinstance(v, str)]
+            if not bad:
+                return [clean(v).strip() for v in value if v.strip()]
+            value = bad[0]
+        self.wrong(key, "a list of names", value, "error")
+        return []
+
+    def mapping(self, *keys: str) -> dict[str, Any]:
+        key, value = self.raw(*keys)
+        if value is None:
+            return {}
+        if isinstance(value, dict):
+            return value
+        self.wrong(key, "keys and values", value)
+        return {}
+
+    def choice(self, allowed: Iterable[str], *keys: str) -> str:
+        key = self.raw(*keys)[0]
+        word = self.text(*keys)
+        by_low = {a.lower(): a for a in allowed}
+        if not word or word.lower() in by_low:
+            return by_low.get(word.lower(), "")
+        hint = did_you_mean(word, by_low.values())
+        self.complain(key, f"{key} is {word[:60]!r}, which is none of {', '.join(by_low.values())}", "warning", hint)
+        return ""
+
+    def model(self, *keys: str) -> str | None:
+        """None is the model of whoever starts the agent."""
+        key, value = self.raw(*keys)
+        if isinstance(value, list) and value and all(isinstance(v, str) for v in value):
+            self.complain(key, f"{key} names several models; the first is used", "note")
+            return clean(value[0]).strip() or None
+        word = self.text(*keys)
+        return None if word.lower() in ("", "inherit") else word
+
+    def permission_mode(self, *keys: str) -> PermissionMode | None:
+        word = self.choice(MODES, *keys)
+        return MODES[word] if word else None
+
+    def budget(self, *keys: str) -> Budget:
+        """Amounts by name; only what can be understood is a limit, and what cannot be is an error."""
+        key = self.raw(*keys)[0]
+        data = self.mapping(*keys)
+        inner = Fields(self.document, data, (*self.at, key))
+        out: dict[str, Any] = {}
+        before = len(self.document.complaints)
+        for name, ours in BUDGET.items():
+            if ours == "seconds":
+                out[ours] = inner.seconds(name)
+            else:
+                out[ours] = inner.number(name) if ours == "usd" else inner.whole(name, least=0)
+        if on_limit := inner.choice(ON_LIMIT, "on_limit"):
+            out["on_limit"] = on_limit
+        known = (*BUDGET, "on_limit")
+        for name in inner.rest(known, quiet=()):
+            self.complain(key, f"{key} knows no {name[:80]!r}", "error", partial(did_you_mean, name, known))
+        if len(self.document.complaints) > before or (not data and self.data.get(key) is not None):
+            self.complain(key, f"{key} could not be read whole; the agent is not used without its limits", "error")
+        return Budget(**out)
+
+    def schema(self, *keys: str) -> dict[str, Any] | None:
+        key, value = self.raw(*keys)
+        if isinstance(value, str) and value.lstrip().startswith("{"):
+            from retinue.core.arguments import BadArguments, parse
+
+            try:
+                value = parse(value)
+            except BadArguments as error:
+                self.complain(key, f"{key}: {error}", "error")
+                return None
+        if value is None or isinstance(value, dict):
+            return value
+        self.wrong(key, "a JSON schema", value, "error")
+        return None
+
+    def rest(self, known: Iterable[str], quiet: Iterable[str]) -> dict[str, Any]:
+        """What was not read. `quiet` keys are known to mean nothing here; others are reported."""
+        out: dict[str, Any] = {}
+        silent = set(quiet)
+        for key, value in self.data.items():
+            if key in self.taken:
+                continue
+            out[key] = value
+            if key not in silent:
+                hint = partial(did_you_mean, key, (*known, *silent))
+                self.complain(key, f"the key {key[:80]!r} is not known; it was kept and has no effect", "warning", hint)
+        return out
+
+
+def _number(value: Any) -> float | None:
+    if isinstance(value, str):
+        try:
+            value = float(value.replace("_", "")) if len(value) < 40 else None
+        except ValueError:
+            return None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return float(value) if math.isfinite(value) else None

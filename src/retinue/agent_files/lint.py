@@ -1,0 +1,72 @@
+"""Everything that is wrong with a library, in the order of its files: what was found when they were read, and what only
+shows when all of them are there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from fnmatch import fnmatchcase
+
+from retinue.agent_files.agent_spec import AgentSpec, Complaint, Library, Severity, did_you_mean
+from retinue.agent_files.conversion import not_expressed
+from retinue.agent_files.skills import Skills
+
+ORDER = {"error": 0, "warning": 1, "note": 2}
+LONG_DESCRIPTION = 1_024
+LONG_PROMPT = 8_000
+"""Tokens of instructions from which on their cost is worth a word: every run pays them."""
+
+
+def lint(library: Library, *, skills: Skills | None = None, servers: Iterable[str] | None = None) -> list[Complaint]:
+    """All complaints, sorted by file and line. `servers` are the MCP servers that are configured elsewhere."""
+    out: list[Complaint] = [*library.complaints, *not_expressed(library)]
+    for spec in library.everything():
+        out += spec.complaints
+    for spec in library.agents.values():
+        out += _in_company(spec, library)
+        out += _of_skills(spec, skills)
+        out += _of_servers(spec, servers)
+    for hidden in library.shadowed:
+        out += [c for c in hidden.spec.complaints if c.severity == "error"]
+        out.append(_said(hidden.spec, f"{hidden.spec.name} is not used: {hidden.by} comes before it", "note"))
+    if skills is not None:
+        out += [*skills.complaints, *(c for s in (*skills.skills.values(), *skills.broken) for c in s.complaints)]
+    unique = dict.fromkeys((c.path, c.line, c.severity, c.message, c.hint) for c in out)
+    made = [Complaint(path=p, line=n, severity=s, message=m, hint=h) for p, n, s, m, h in unique]
+    return sorted(made, key=lambda c: (c.path, c.line, ORDER[c.severity]))
+
+
+def _said(spec: AgentSpec, message: str, severity: Severity = "warning", hint: str = "") -> Complaint:
+    return Complaint(path=spec.source.path, line=spec.source.line, severity=severity, message=message, hint=hint)
+
+
+def _in_company(spec: AgentSpec, library: Library) -> Iterator[Complaint]:
+    for name in spec.can_spawn or ():
+        if any(fnmatchcase(other, name) for other in library.agents):
+            continue
+        broken = any(b.name == name for b in library.broken)
+        why = "is broken" if broken else "is not there"
+        yield _said(spec, f"it may start {name!r}, which {why}", "warning", did_you_mean(name, library.agents))
+    if not spec.instructions.strip() and not spec.disabled:
+        yield _said(spec, f"{spec.name} has no instructions", "warning")
+    if len(spec.description) > LONG_DESCRIPTION:
+        yield _said(spec, f"the description has {len(spec.description)} characters; models are shown 300", "note")
+    if spec.tokens > LONG_PROMPT:
+        yield _said(spec, f"the instructions cost about {spec.tokens} tokens in every run", "note")
+
+
+def _of_skills(spec: AgentSpec, skills: Skills | None) -> Iterator[Complaint]:
+    for name in spec.skills if skills is not None else ():
+        assert skills is not None
+        if name not in skills.skills:
+            yield _said(spec, f"there is no skill {name!r}", "warning", did_you_mean(name, skills.skills))
+
+
+def _of_servers(spec: AgentSpec, servers: Iterable[str] | None) -> Iterator[Complaint]:
+    if servers is None:
+        return
+    known = {*servers, *(name for name, value in spec.mcp_servers.items() if value)}
+    wanted = {*(name for name, value in spec.mcp_servers.items() if not value)}
+    wanted |= {tool.split("__")[1] for tool in spec.tools or () if tool.startswith("mcp__") and tool != "mcp__*"}
+    for name in sorted(wanted - known):
+        yield _said(spec, f"there is no MCP server {name!r}", "warning", did_you_mean(name, known))

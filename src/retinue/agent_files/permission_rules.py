@@ -1,0 +1,59 @@
+"""From the order of a file's rules to rules of which the strictest holds, which is how the machine reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from fnmatch import fnmatchcase
+
+from retinue.agent_files.agent_spec import AgentSpec
+from retinue.agent_files.tool_aliases import AGENT, CANONICAL, written
+from retinue.core.permissions import Rule, read_rule
+
+STRICTNESS = {"allow": 0, "ask": 1, "deny": 2}
+
+
+def spawnable(spec: AgentSpec, names: Iterable[str]) -> tuple[str, ...]:
+    """Which of the agents a spec may start: those it names, without those that its rules deny."""
+    rules = [r for r in map(read_rule, spec.rules) if fnmatchcase(AGENT, r.tool)]
+    out = []
+    for name in names:
+        chosen = spec.can_spawn is None or any(fnmatchcase(name, pattern) for pattern in spec.can_spawn)
+        last = next((r.effect for r in reversed(rules) if fnmatchcase(name, r.pattern or "*")), "allow")
+        if chosen and last != "deny":
+            out.append(name)
+    return tuple(out)
+
+
+def permit_rules(spec: AgentSpec) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The rules for an order, and the tools for which they say less than the file.
+
+    A rule without a pattern begins a tool's rules anew. What comes after it and is stricter is kept beside it. What is
+    looser cannot stand beside it: then the rule without a pattern goes, and what nobody spoke of is left to the mode,
+    which asks. Where the file wanted that denied, the tool is named in the second part.
+    """
+    rules = list(map(read_rule, spec.rules))
+    if all(r.tool == "*" and not r.pattern for r in rules):
+        return spec.rules[-1:], ()
+    tools = dict.fromkeys(r.tool for r in rules if "*" not in r.tool)
+    if any("*" in r.tool for r in rules):
+        tools |= dict.fromkeys(t for t in CANONICAL if spec.tools is None or t in spec.tools)
+    out: dict[str, None] = {}
+    less: list[str] = []
+    for tool in tools:
+        if tool == AGENT:
+            continue
+        mine = [r for r in rules if fnmatchcase(tool, r.tool)]
+        base, later = _from_last_whole(mine)
+        looser = base is not None and any(STRICTNESS[r.effect] < STRICTNESS[base.effect] for r in later)
+        if base is not None and not looser:
+            out[written(base.effect, tool)] = None
+        elif base is not None and base.effect == "deny":
+            less.append(tool)
+        for rule in later:
+            out[written(rule.effect, tool, rule.pattern or "")] = None
+    return tuple(out), tuple(less)
+
+
+def _from_last_whole(rules: Sequence[Rule]) -> tuple[Rule | None, Sequence[Rule]]:
+    at = next((n for n in range(len(rules) - 1, -1, -1) if not rules[n].pattern), None)
+    return (None, rules) if at is None else (rules[at], rules[at + 1 :])

@@ -1,0 +1,342 @@
+"""Skills: folders with a SKILL.md. What each is for is said at the start, its text is read when it is wanted, and its
+files when the text names them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, ClassVar
+
+from msgspec import field
+
+from retinue.agent_files.agent_spec import Complaint, Scope, did_you_mean, tokens_in
+from retinue.agent_files.discovery import folders_between, project_root_of
+from retinue.agent_files.fields import Fields
+from retinue.agent_files.frontmatter import Document, read_markdown
+from retinue.agent_files.tool_aliases import SHELL, resolve, split_names
+from retinue.core.ids import clean
+from retinue.core.redaction import Redactor
+from retinue.core.values import Restart, Value
+from retinue.formats.safe_text import one_line
+from retinue.sandbox import folder_operations as folders
+from retinue.sandbox.bounded_read import MAX_BYTES, is_beneath, read_beneath, real, shown
+from retinue.sandbox.open_beneath import open_real
+from retinue.tools.base import Answer, Caller, Returned, Risk
+from retinue.tools.builtin.builtin_tool import Arguments, Builtin
+from retinue.tools.file_rules import READING, barred
+
+FOLDERS = (".agents/skills", ".retinue/skills", ".claude/skills", ".github/skills", ".gemini/skills")
+SHIPPED = Path(__file__).parent / "shipped_skills"
+FILE = "SKILL.md"
+KEYS = ("name", "description", "license", "compatibility", "metadata", "allowed-tools")
+MAX_NAME, MAX_DESCRIPTION, MAX_COMPATIBILITY = 64, 1024, 500
+MAX_LINES, MAX_TOKENS = 500, 5_000
+MAX_SKILLS = 500
+MAX_LISTED = 200
+MAX_DEEP = 4
+PAGE = 65_536
+
+_NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
+
+
+class Skill(Value):
+    """One folder. `body_tokens` is what its text costs when it is read."""
+
+    name: str
+    description: str
+    path: str
+    license: str = ""
+    compatibility: str = ""
+    metadata: dict[str, str] = field(default_factory=dict)
+    allowed_tools: tuple[str, ...] = ()
+    body_tokens: int = 0
+    scope: Scope = "project"
+    complaints: tuple[Complaint, ...] = ()
+
+    @property
+    def broken(self) -> bool:
+        return any(c.severity == "error" for c in self.complaints)
+
+
+class Skills(Value):
+    """All skills that were found; `broken` ones are not offered."""
+
+    skills: dict[str, Skill] = field(default_factory=dict)
+    broken: tuple[Skill, ...] = ()
+    shadowed: tuple[Skill, ...] = ()
+    complaints: tuple[Complaint, ...] = ()
+
+
+def find_skills(
+    cwd: str | Path,
+    home: str | Path | None = None,
+    project_root: str | Path | None = None,
+    trusted: bool = False,
+    *,
+    shipped: bool = True,
+) -> Skills:
+    """The skills of the project (nearest first, and only when it is trusted), of the user, and the shipped one."""
+    here = real(cwd)
+    root = project_root_of(here) if project_root is None else real(project_root)
+    if not is_beneath(here, root):
+        root = here
+    users = real(home) if home is not None else None
+    found: dict[str, Skill] = {}
+    shadowed: list[Skill] = []
+    complaints: list[Complaint] = []
+    places: list[tuple[Path, Scope, Path | None]] = [
+        (folder / name, "project", root)
+        for folder in folders_between(here, root)
+        if folder != users
+        for name in FOLDERS
+    ]
+    places += [(users / name, "user", None) for name in FOLDERS if users is not None and name != ".github/skills"]
+    if shipped:
+        places.append((SHIPPED, "built-in", None))
+    for place, scope, top in places:
+        if not os.path.isdir(place):
+            continue
+        if scope == "project" and not trusted:
+            message = "the project is not trusted, so its skills were left out"
+            complaints.append(Complaint(path=shown(place), message=message, hint="trust the project to use them"))
+            continue
+        for skill in _in_folder(place, scope, top, complaints):
+            kept = found.setdefault(skill.name, skill)
+            if kept is not skill and kept.path != skill.path:
+                shadowed.append(skill)
+    return Skills(
+        skills={name: s for name, s in sorted(found.items()) if not s.broken},
+        broken=tuple(s for s in found.values() if s.broken),
+        shadowed=tuple(shadowed),
+        complaints=tuple(complaints),
+    )
+
+
+def _in_folder(place: Path, scope: Scope, top: Path | None, complaints: list[Complaint]) -> Iterable[Skill]:
+    if top is not None and not is_beneath(real(place), top):
+        complaints.append(Complaint(path=shown(place), message="it leads out of the project; it was not read"))
+        return
+    try:
+        folders = sorted(p for p in place.iterdir() if os.path.isdir(p) and not p.name.startswith("."))
+    except OSError as error:
+        complaints.append(Complaint(path=shown(place), message=f"not read: {error.strerror}"))
+        return
+    if len(folders) > MAX_SKILLS:
+        complaints.append(
+            Complaint(path=shown(place), message=f"there are more than {MAX_SKILLS} skills; others were not read")
+        )
+    for folder in folders[:MAX_SKILLS]:
+        if top is not None and not is_beneath(real(folder), top):
+            complaints.append(Complaint(path=shown(folder), message="it leads out of the project; it was not read"))
+        elif shown(folder) != str(folder):
+            complaints.append(Complaint(path=shown(folder), message="its name is not UTF-8; it was not read"))
+        elif os.path.lexists(folder / FILE):
+            yield read_skill(folder, scope)
+
+
+def read_skill(folder: str | Path, scope: Scope = "project") -> Skill:
+    """One skill, with everything in its SKILL.md that does not follow the rules."""
+    folder = Path(folder)
+    path = str(folder / FILE)
+    try:
+        raw = read_beneath(folder / FILE, real(folder))
+    except OSError as error:
+        said = Complaint(path=path, message=f"not read: {error.strerror or error}", severity="error")
+        return Skill(name=folder.name, description="", path=str(folder), scope=scope, complaints=(said,))
+    document = read_markdown(raw, path)
+    if not document.has_head and not document.broken:
+        document.fail("there is no front matter", 1, "begin with ---, and give it a name and a description")
+    fields = Fields(document)
+    name, description = fields.text("name"), fields.text("description")
+    compatibility = fields.text("compatibility")
+    if not document.broken:
+        _check(fields, folder.name, name, description, compatibility)
+    skill = Skill(
+        name=name if _NAME.fullmatch(name) and len(name) <= MAX_NAME else folder.name,
+        description=description[:MAX_DESCRIPTION],
+        path=str(folder),
+        license=fields.text("license"),
+        compatibility=compatibility[:MAX_COMPATIBILITY],
+        metadata=_metadata(fields),
+        allowed_tools=_allowed(fields),
+        body_tokens=tokens_in(document.body),
+        scope=scope,
+    )
+    _check_body(document, skill)
+    fields.rest(KEYS, ())
+    return _with(skill, document)
+
+
+def _with(skill: Skill, document: Document) -> Skill:
+    from msgspec.structs import replace
+
+    return replace(skill, complaints=tuple(document.complaints))
+
+
+def _check(fields: Fields, folder: str, name: str, description: str, compatibility: str) -> None:
+    if not name:
+        fields.complain("name", "name is missing", "error", f"write name: {folder}")
+    elif len(name) > MAX_NAME or not _NAME.fullmatch(name):
+        rule = f"1 to {MAX_NAME} of a-z, 0-9 and -, no - at either end and no two in a row"
+        fields.complain("name", f"the name {name[:80]!r} is not allowed: {rule}", "error")
+    elif name != folder:
+        fields.complain(
+            "name", f"the name {name!r} is not that of its folder, {folder!r}", "warning", "rename one of them"
+        )
+    if not description:
+        fields.complain("description", "description is missing: nobody can tell when to use this skill", "error")
+    elif len(description) > MAX_DESCRIPTION:
+        fields.complain("description", f"description has {len(description)} characters; {MAX_DESCRIPTION} are shown")
+    if len(compatibility) > MAX_COMPATIBILITY:
+        fields.complain("compatibility", f"compatibility has more than {MAX_COMPATIBILITY} characters")
+
+
+def _check_body(document: Document, skill: Skill) -> None:
+    n_lines = document.body.count("\n") + 1
+    if not document.broken and not document.body:
+        document.complain("there is nothing below the front matter", 0, "warning")
+    if n_lines > MAX_LINES or skill.body_tokens > MAX_TOKENS:
+        document.complain(
+            f"the text has {n_lines} lines, about {skill.body_tokens} tokens; {MAX_LINES} and {MAX_TOKENS} are advised",
+            0,
+            "note",
+            "move parts of it into references/",
+        )
+
+
+def _metadata(fields: Fields) -> dict[str, str]:
+    out: dict[str, str] = {}
+    for key, value in fields.mapping("metadata").items():
+        if isinstance(value, str):
+            out[key] = value
+        elif isinstance(value, int | float):
+            out[key] = str(value)
+        else:
+            fields.complain("metadata", f"metadata.{key[:60]} must be a text; it was left out")
+    return out
+
+
+def _allowed(fields: Fields) -> tuple[str, ...]:
+    """In our names; they are a wish of the skill, not a permission."""
+    value = fields.data.get("allowed-tools")
+    entries = split_names(value) if isinstance(value, str) else fields.names("allowed-tools")
+    fields.taken.add("allowed-tools")
+    if not entries:
+        return ()
+    found = resolve(entries, "claude", lambda m, s, h: fields.complain("allowed-tools", m, s, h))
+    limited = {tool for tool, _ in found.patterns}
+    limited |= {*SHELL} if "shell" in limited else set()
+    return (*(n for n in found.names if n not in limited), *(f"{tool}({pattern})" for tool, pattern in found.patterns))
+
+
+def skills_prompt(skills: Iterable[Skill]) -> str:
+    """What an agent is told at the start: the name of each skill and what it is for."""
+    lines = [f"- {s.name}: {_one_line(s.description)}" for s in skills]
+    if not lines:
+        return ""
+    head = "Skills: instructions for particular kinds of work. Before such work read one with the tool `skill`."
+    return "\n".join((head, *lines))
+
+
+def _one_line(text: str) -> str:
+    return one_line(text)
+
+
+class SkillArgs(Arguments, frozen=True, kw_only=True):
+    name: str
+    file: str = ""
+
+
+class SkillTool(Builtin[SkillArgs]):
+    """`skill(name, file="")`: the text of a skill, or a file beneath its folder."""
+
+    name: ClassVar[str] = "skill"
+    description: ClassVar[str] = (
+        "Read a skill by its name, and then, where its text points to one, a file of it by its path in its folder."
+    )
+    Args: ClassVar[type[Arguments]] = SkillArgs
+    restart: Restart = "pure"
+    risk: Risk = "read"
+    subject: str = "name"
+
+    def __init__(self, skills: Mapping[str, Skill] | Sequence[Skill]) -> None:
+        super().__init__()
+        given = skills.values() if isinstance(skills, Mapping) else skills
+        self.skills = {s.name: s for s in given}
+        self._folders = {s.name: real(s.path) for s in given}  # a link that comes later is not followed
+
+    def summary(self, args: dict[str, Any]) -> str:
+        return " ".join(str(part) for part in ("skill", args.get("name", ""), args.get("file", "")) if part)
+
+    async def call(self, caller: Caller, args: SkillArgs) -> Returned:
+        skill = self.skills.get(args.name)
+        if skill is None:
+            hint = did_you_mean(args.name, self.skills)
+            known = ", ".join(self.skills) or "none"
+            said = f"There is no skill {args.name[:80]!r}; {hint + ' ' if hint else ''}there is: {known}."
+            return Answer(text=said, error=True)
+        folder = self._folders[skill.name]
+        rule_on = barred(caller, READING)
+        if rule_on is not None and (rule := rule_on(str(real(folder / (args.file or FILE))))):
+            return Answer(text=f"{args.file or FILE} of skill {skill.name} may not be shown: {rule!r}.", error=True)
+        try:
+            read = partial(_file, folder, args.file) if args.file else partial(_body, folder)
+            return Answer(text=await asyncio.to_thread(read, caller.redactor))
+        except (OSError, ValueError) as error:
+            said = getattr(error, "strerror", None) or str(error)
+            files = ", ".join(_files(folder)) or "none"
+            text = f"{args.file or FILE} of skill {skill.name} was not read: {said}. Its files: {files}."
+            return Answer(text=text, error=True)
+
+
+def _body(folder: Path, redactor: Redactor) -> str:
+    document = read_markdown(read_beneath(folder / FILE, folder), str(folder / FILE))
+    files = _files(folder)
+    tail = f"\n\n[files of this skill: {', '.join(files)}]" if files else ""
+    return f"{_cut(redactor.clean(document.body))}{tail}"
+
+
+def _file(folder: Path, name: str, redactor: Redactor) -> str:
+    if os.path.isabs(name) or "\0" in name or ".." in Path(name).parts:
+        raise ValueError("a path beneath the skill's folder is wanted, without ..")
+    raw = read_beneath(folder / name, folder, MAX_BYTES)
+    if len(raw) > MAX_BYTES:
+        raise ValueError(f"it has more than {MAX_BYTES} bytes")
+    try:
+        text = raw.decode("utf-8")
+    except UnicodeDecodeError:
+        raise ValueError(f"it is not text ({len(raw)} bytes)") from None
+    return _cut(redactor.clean(clean(text)))
+
+
+def _cut(text: str) -> str:
+    return (
+        text
+        if len(text) <= PAGE
+        else f"{text[:PAGE]}\n[cut: {len(text) - PAGE} of {len(text)} characters are not shown]"
+    )
+
+
+def _files(folder: Path) -> list[str]:
+    """The names of its files, from one open directory to the next."""
+    try:
+        top = open_real(str(folder))
+    except OSError:
+        return []
+    out: list[str] = []
+    try:
+        for at, inner, names, _ in folders.walk(top):
+            inner[:] = sorted(f for f in inner if not f.startswith(".")) if at.count("/") < MAX_DEEP else []
+            out += [os.path.normpath(f"{at}/{n}") for n in sorted(names) if not n.startswith(".") and n != FILE]
+            if len(out) >= MAX_LISTED:
+                break
+    except OSError:
+        pass  # what was changed meanwhile is not listed
+    finally:
+        os.close(top)
+    return sorted(shown(name) for name in out[:MAX_LISTED])

@@ -1,0 +1,70 @@
+"""`agent`: start one of the agents that were found in files, by its name, and wait for what it says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from msgspec.structs import replace
+
+from retinue.agent_files.agent_spec import AgentSpec, did_you_mean
+from retinue.core.spec import Orders
+from retinue.core.values import Restart
+from retinue.formats.safe_text import one_line
+from retinue.tools.base import Answer, Caller, Returned, Risk
+from retinue.tools.builtin.builtin_tool import Arguments, Builtin
+
+MAX_LINE = 300
+MAX_LISTED = 100
+
+
+class StaffArgs(Arguments, frozen=True, kw_only=True):
+    name: str
+    task: str
+
+
+class StaffTool(Builtin[StaffArgs]):
+    """One child a call; several calls in one turn work side by side. An agent that its file sends to the background is
+    not waited for: its end comes as a message."""
+
+    name: ClassVar[str] = "agent"
+    description: ClassVar[str] = (
+        "Give a task to another agent and get its result. It sees only the task, so put everything it needs there. "
+        "Call this several times in one turn to have tasks done side by side. There are:"
+    )
+    Args: ClassVar[type[Arguments]] = StaffArgs
+    restart: Restart = "pure"
+    risk: Risk = "read"
+    guarded = False
+    subject: str = "name"
+
+    def __init__(self, staff: Mapping[str, AgentSpec]) -> None:
+        super().__init__()
+        self.staff = dict(sorted(staff.items()))
+        lines = [f"- {name}: {_one_line(spec.description)}" for name, spec in self.staff.items()]
+        if len(lines) > MAX_LISTED:
+            lines[MAX_LISTED:] = [f"- and {len(lines) - MAX_LISTED} more: {', '.join([*self.staff][MAX_LISTED:])}"]
+        self.schema = replace(self.schema, description="\n".join((self.description, *lines)))
+        self.schema.parameters["properties"]["name"]["enum"] = list(self.staff)
+
+    def summary(self, args: dict[str, Any]) -> str:
+        return f"agent {args.get('name', '')}: {_one_line(str(args.get('task', '')))[:80]}"
+
+    async def call(self, caller: Caller, args: StaffArgs) -> Returned:
+        spec = self.staff.get(args.name)
+        if spec is None:
+            hint = did_you_mean(args.name, self.staff)
+            said = f"There is no agent {args.name[:80]!r} that you can start. {hint}".strip()
+            return Answer(text=f"{said} There is: {', '.join(self.staff)}.", error=True)
+        if not args.task.strip():
+            return Answer(text="Invalid parameters: task is empty.", error=True)
+        if not spec.background:
+            return caller.spawn(args.name, args.task)
+        told = f"{args.name} works in the background as run {caller.child_id()}; you will be told when it has ended."
+        orders: Orders = caller.spawn(args.name, args.task, answer=told, join="none")
+        return orders
+
+
+def _one_line(text: str) -> str:
+    line = one_line(text)
+    return line if len(line) <= MAX_LINE else f"{line[:MAX_LINE]}..."

@@ -1,0 +1,230 @@
+"""What other programs call their tools, and what ours are called: names, groups, patterns and restrictions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from fnmatch import fnmatchcase
+from functools import partial
+
+from retinue.agent_files.agent_spec import Dialect, Severity, did_you_mean
+from retinue.core.values import Value
+
+AGENT = "agent"
+"""Stands for every tool that starts other agents, whichever family it belongs to."""
+
+SHELL = ("shell", "shell_output", "shell_stop")
+EDIT = ("edit", "write")
+SEARCH = ("search", "find", "list")
+READING = ("read", *SEARCH, "git", "think", "artifact", "ask", "skill")
+"""The tools that can only look, or ask."""
+
+CANONICAL = (
+    *("read", "list", "search", "find", "edit", "write", *SHELL, "git", "fetch", "think", "tasks", "artifact", "ask"),
+    *("skill", AGENT),
+)
+
+
+def _table(rows: Mapping[tuple[str, ...], str]) -> dict[str, tuple[str, ...]]:
+    return {name: ours for ours, names in rows.items() for name in names.split()}
+
+
+ALIASES: dict[str, tuple[str, ...]] = {
+    **{name: (name,) for name in CANONICAL},
+    **_table(
+        {
+            SHELL: "shell bash execute powershell run_shell_command exec exec_command local_shell terminal run_command "
+            "run_terminal_cmd runinterminal run_in_terminal runcommands runtasks runtests unified_exec cmd",
+            ("shell_output",): "bashoutput taskoutput getterminaloutput get_terminal_output write_stdin",
+            ("shell_stop",): "killshell killbash taskstop killterminal kill_terminal",
+            ("read",): "notebookread read_file readfile view read_many_files cat open_file getnotebooksummary "
+            "view_image viewimage readnotebookcelloutput",
+            ("edit",): "multiedit notebookedit str_replace replace str_replace_editor search_replace "
+            "replace_string_in_file insert_edit_into_file editnotebook patch",
+            ("write",): "write_file writefile create create_file createfile createdirectory create_directory new",
+            EDIT: "apply_patch applypatch editfiles edit_file str_replace_based_edit_tool",
+            ("search",): "grep grep_search search_file_content rg textsearch text_search codebase usages "
+            "codebase_search semantic_search searchresults",
+            ("find",): "glob file_search filesearch find_files findtestfiles",
+            ("list",): "ls list_dir list_directory listdirectory listdir",
+            ("git",): "changes get_changed_files",
+            ("fetch",): "webfetch web_fetch web fetch_webpage fetchwebpage browse",
+            ("tasks",): "todowrite todoread todo todos todo_write todo_read write_todos manage_todo_list update_plan "
+            "taskcreate taskupdate tasklist taskget",
+            ("think",): "thinking sequentialthinking",
+            ("ask",): "askuserquestion ask_user question askquestions request_user_input ask_questions",
+            ("skill",): "activate_skill skills",
+            (AGENT,): "task agents custom-agent subagent subagents spawn_agents spawn_agent delegate_tasks "
+            "sessions_spawn agent_spawn agent_fork parallel_subagent runsubagent delegate_to_agent",
+        }
+    ),
+}
+"""A name in lower case -> tools of ours."""
+
+GROUPS: dict[str, tuple[str, ...]] = {"edit": EDIT, "search": SEARCH, "read": ("read", "list")}
+"""Words that stand for more where a dialect speaks of groups: Copilot's tool sets, opencode's permissions."""
+
+GROUPED: dict[str, dict[str, tuple[str, ...]]] = {
+    "copilot": GROUPS,
+    "opencode": {"edit": EDIT, "list": ("list",), "glob": ("find",), "grep": ("search",)},
+}
+
+NEAR: dict[str, tuple[tuple[str, ...], str]] = {
+    "websearch": (("fetch",), "nothing here searches the web; fetch, which reads an address, stands for it"),
+    "web_search": (("fetch",), "nothing here searches the web; fetch, which reads an address, stands for it"),
+    "google_web_search": (("fetch",), "nothing here searches the web; fetch, which reads an address, stands for it"),
+}
+
+_WITHOUT = """
+exitplanmode enterplanmode enterworktree exitworktree slashcommand listmcpresources readmcpresource toolsearch lsp
+memory listmcpresourcestool readmcpresourcetool save_memory cli_help problems extensions vscodeapi githubrepo browser
+monitor opensimplebrowser testfailure terminallastcommand terminalselection vscode sendmessage croncreate crondelete
+cronlist notify codesearch external_directory doom_loop teamcreate teamdelete
+"""
+WITHOUT = frozenset(_WITHOUT.split())
+"""Tools that other programs have and that have no counterpart here; to name them is no mistake."""
+
+Complain = Callable[[str, Severity, str | Callable[[], str]], None]
+MAX_ENTRIES = 500
+MAX_ENTRY = 300
+_WORD = re.compile(r"[\w.*?-]{1,128}")
+_MCP = re.compile(r"mcp__([\w.-]+?)(?:__(.+))?")
+
+
+class ToolList(Value):
+    """A list of tools in our names, and the patterns that stood behind some of them. `every` is a list that leaves
+    nothing out. `spawn` are the agents that were named with the tool that starts them: None when none was."""
+
+    names: tuple[str, ...] = ()
+    patterns: tuple[tuple[str, str], ...] = ()
+    spawn: tuple[str, ...] | None = None
+    every: bool = False
+
+
+def split_names(text: str) -> list[str]:
+    """`Read, Bash(git *), Grep` or `Read Grep`: commas and spaces inside parentheses separate nothing."""
+    comma = "," in text
+    parts, depth, start = [], 0, 0
+    for n, letter in enumerate(text):
+        if letter in "()":
+            depth = max(0, depth + (1 if letter == "(" else -1))
+        elif depth == 0 and (letter == "," if comma else letter.isspace()):
+            parts.append(text[start:n])
+            start = n + 1
+    return [p.strip() for p in (*parts, text[start:]) if p.strip()]
+
+
+def resolve(
+    entries: Iterable[str],
+    dialect: Dialect,
+    complain: Complain,
+    *,
+    servers: Iterable[str] = (),
+    known: Iterable[str] = (),
+) -> ToolList:
+    """The tools of ours that a list names. `servers` are MCP servers, `known` further tools of this program."""
+    names: dict[str, None] = {}
+    patterns: dict[tuple[str, str], None] = {}
+    spawn: list[str] | None = None
+    every = False
+    more = {k.lower(): k for k in known}
+    listed = list(entries)
+    if len(listed) > MAX_ENTRIES:
+        complain(f"{len(listed)} tools are named; the first {MAX_ENTRIES} were read", "warning", "")
+    for entry in listed[:MAX_ENTRIES]:
+        word, inside = _call(entry)
+        if len(entry) > MAX_ENTRY:
+            complain(f"{entry[:40]!r}... is too long to be a tool; it was left out", "warning", "")
+            continue
+        if word == "*":
+            every = True
+            continue
+        ours = _one(word, dialect, complain, tuple(servers), more)
+        names.update(dict.fromkeys(ours))
+        if not inside or inside == "*" or not ours:
+            if AGENT in ours and spawn is not None:
+                spawn = [*spawn, "*"]
+        elif ours == (AGENT,):
+            spawn = [*(spawn or ()), *split_names(inside)]
+        else:
+            # The tools that look after background commands have no command of their own to match.
+            patterns.update(dict.fromkeys((n, pattern_of(inside)) for n in ours if n not in SHELL[1:]))
+    if spawn is not None and "*" in spawn:
+        spawn = None
+    return ToolList(
+        names=tuple(names),
+        patterns=tuple(patterns),
+        spawn=None if spawn is None else tuple(dict.fromkeys(spawn)),
+        every=every,
+    )
+
+
+def _call(entry: str) -> tuple[str, str]:
+    """`Bash(git *)` is a tool and a pattern."""
+    word, paren, inside = entry.strip().partition("(")
+    return word.strip(), inside.removesuffix(")").strip() if paren else ""
+
+
+def pattern_of(inside: str) -> str:
+    """`git:*` is an older way to write `git *`."""
+    return f"{inside[:-2]} *" if inside.endswith(":*") else inside
+
+
+def written(effect: str, tool: str, pattern: str = "") -> str:
+    """A rule as `core.permits` reads it: `allow: shell(git *)`."""
+    return f"{effect}: {tool}({pattern})" if pattern else f"{effect}: {tool}"
+
+
+def _one(
+    word: str, dialect: Dialect, complain: Complain, servers: tuple[str, ...], more: Mapping[str, str]
+) -> tuple[str, ...]:
+    low = word.lower()
+    if low in more:
+        return (more[low],)
+    grouped = GROUPED.get(dialect, {}).get(low)
+    if grouped or low in ALIASES:
+        return grouped or ALIASES[low]
+    if low in NEAR:
+        ours, said = NEAR[low]
+        complain(f"{word}: {said}", "note", "")
+        return ours
+    if low in WITHOUT:
+        complain(f"there is no tool like {word!r} here; it was left out", "note", "")
+        return ()
+    mcp = _mcp(word, dialect, servers)
+    if mcp and all(_WORD.fullmatch(name) for name in mcp):
+        return mcp
+    if "*" in word or "?" in word:
+        found = [n for alias, ours in ALIASES.items() if fnmatchcase(alias, low) for n in ours]
+        found += [ours for name, ours in more.items() if fnmatchcase(name, low)]
+        if found:
+            return tuple(dict.fromkeys(found))
+    if dialect == "opencode" and "_" in word.strip("_") and _WORD.fullmatch(word):
+        server, _, tool = word.partition("_")
+        complain(f"{word!r} was taken for a tool of the MCP server {server!r}", "note", "")
+        return (f"mcp__{server}__{tool or '*'}",)
+    known = (*CANONICAL, *ALIASES, *more.values())
+    complain(f"there is no tool {word[:80]!r}; it was left out", "warning", partial(did_you_mean, word, known))
+    return ()
+
+
+def _mcp(word: str, dialect: Dialect, servers: tuple[str, ...]) -> tuple[str, ...]:
+    """A tool of an MCP server in any spelling, as `mcp__server__tool`; a whole server as `mcp__server__*`."""
+    if word.startswith("mcp__"):
+        found = _MCP.fullmatch(word)
+        return (f"mcp__{found[1]}__{found[2] or '*'}",) if found else ("mcp__*",) if word == "mcp__*" else ()
+    if dialect == "gemini" and word.startswith("mcp_"):
+        rest = word[4:]
+        if rest == "*":
+            return ("mcp__*",)
+        fits = [s for s in servers if rest.startswith(f"{s}_")]
+        server = max(fits, key=len) if fits else rest.partition("_")[0]
+        return (f"mcp__{server}__{rest[len(server) + 1 :] or '*'}",)
+    if dialect == "copilot" and "/" in word.strip("/"):
+        server, _, tool = word.rpartition("/")
+        low = server.lower()
+        if low in ALIASES or low in WITHOUT:
+            inner = tool.lower()
+            return ALIASES.get(inner) or GROUPS.get(low) or ALIASES.get(low, ())
+        return (f"mcp__{server.replace('/', '_')}__{tool or '*'}",)
+    return ()

@@ -1,0 +1,132 @@
+"""What every command has: the environment, the places of its project, and a way to say things."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import click
+
+from retinue.formats.safe_text import several_lines
+from retinue.host import project_paths as where
+from retinue.view import format as words
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@dataclass
+class Door:
+    """One use of the command line. `store` and `cwd` are what was asked for, "" when nothing was. `standing` is how it
+    stands with the trust in the project, once somebody has asked; `is_configured`: `environ` has what files say."""
+
+    environ: Mapping[str, str]
+    store: str = ""
+    cwd: str = ""
+    is_quiet: bool = False
+    color: str = "auto"
+    is_reader: bool = False
+    is_configured: bool = False
+    standing: Any = field(default=None, repr=False)
+    _places: where.Places | None = field(default=None, repr=False)
+
+    @property
+    def places(self) -> where.Places:
+        if self._places is None:
+            self.store = self.store or _configured_store(self.environ)
+            self._places = where.find(self.environ, cwd=self.cwd, store=self.store)
+        return self._places
+
+    def prepare(self) -> where.Places:
+        places = self.places
+        where.prepare(self.environ, places, is_project=not self.store)
+        return places
+
+    def say(self, text: str, *, styled: bool = False) -> None:
+        """A line for the person: never on stdout."""
+        if not self.is_quiet:
+            note(text, styled=styled)
+
+
+def _configured_store(environ: Mapping[str, str]) -> str:
+    from retinue.host.project_config import stored
+
+    return stored(environ)
+
+
+def note(text: str, *, styled: bool = False) -> None:
+    """To stderr, for people. With `styled` the text has colours of ours, and its parts were made fit to be shown."""
+    try:
+        sys.stderr.write((text if styled else several_lines(text)) + "\n")
+        sys.stderr.flush()
+    except (BrokenPipeError, ValueError):
+        pass
+
+
+def out(text: str, end: str = "\n", *, styled: bool = False) -> None:
+    """To stdout, whole: a slow reader is waited for. A file or a pipe gets the text as it is; on a terminal only what
+    it can show, unless the text is `styled` by us."""
+    fd = sys.stdout.fileno()
+    put(((text if styled or not os.isatty(fd) else several_lines(text)) + end).encode("utf-8", "replace"))
+
+
+def put(data: bytes) -> None:
+    """These bytes to stdout, whole."""
+    sys.stdout.flush()
+    fd, view = sys.stdout.fileno(), memoryview(data)
+    while view:
+        try:
+            view = view[os.write(fd, view) :]
+        except BlockingIOError:
+            _until_writable(fd)
+
+
+def _until_writable(fd: int) -> None:
+    import select
+
+    select.select([], [fd], [])
+
+
+def option(*names: str, **settings: Any) -> Callable[[F], F]:
+    """A flag that can also be set by RETINUE_<its name>."""
+    long = next((n for n in names if n.startswith("--")), "")
+    settings.setdefault("envvar", "RETINUE_" + long.partition("/")[0].lstrip("-").replace("-", "_").upper())
+    return click.option(*names, **settings)
+
+
+def _keep(name: str) -> Callable[[click.Context, click.Parameter, Any], Any]:
+    def callback(context: click.Context, parameter: click.Parameter, value: Any) -> Any:
+        if value:
+            setattr(context.find_object(Door), name, value)
+        return value
+
+    return callback
+
+
+def common(command: F) -> F:
+    """The options of every command that touches a store."""
+    for names, field_name, text in (
+        (("--store",), "store", "The store's file, instead of the project's own."),
+        (("-C", "--cwd"), "cwd", "The directory to work in."),
+    ):
+        command = option(*names, callback=_keep(field_name), expose_value=False, metavar="PATH", help=text)(command)
+    return command
+
+
+class Duration(click.ParamType[float]):
+    """`90`, `45s`, `10m`, `1h30m`."""
+
+    name = "time"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if isinstance(value, float):
+            return value
+        try:
+            return words.seconds(str(value))
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+pass_door = click.make_pass_decorator(Door)

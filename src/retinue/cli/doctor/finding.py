@@ -1,0 +1,107 @@
+"""What works on this machine and in this project, what does not, and how to mend it. Each check looks and changes
+nothing; what one of them stumbles over is its own finding, never the end of the others.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from typing import Literal, NamedTuple
+
+from retinue.cli.context import Door
+from retinue.core.values import Value
+from retinue.formats.safe_text import one_line
+
+State = Literal["ok", "degraded", "broken"]
+GLYPHS: dict[str, str] = {"ok": "✓", "degraded": "!", "broken": "✗"}
+PLAIN: dict[str, str] = {"ok": "+", "degraded": "!", "broken": "x"}
+COLORS: dict[str, str] = {"ok": "green", "degraded": "yellow", "broken": "red"}
+
+
+class Finding(Value):
+    """One line. `fix` says what to do about it; "" when nothing has to be done."""
+
+    name: str
+    state: State
+    text: str
+    fix: str = ""
+
+
+Check = Callable[[Door], Iterable[Finding]]
+
+
+def examine(door: Door, *, offline: bool) -> Iterator[Finding]:
+    """All findings, in the order in which they are shown."""
+    from retinue.cli.doctor import machine_checks as machine
+    from retinue.cli.doctor import project_checks as project
+    from retinue.cli.doctor import provider_checks as providers
+    from retinue.cli.doctor import store_checks as storage
+
+    checks: list[tuple[str, Check]] = [
+        ("python", machine.python),
+        ("libraries", machine.libraries),
+        ("extras", machine.extras),
+        ("configuration", project.configuration),
+        ("trust", project.trust),
+        ("agents", project.agents),
+        ("model", providers.model),
+        ("providers", lambda d: providers.reachable(d, offline=offline)),
+        ("local servers", lambda d: providers.local(d, offline=offline)),
+        ("sandbox", machine.sandbox),
+        ("programs", machine.programs),
+        ("store", storage.store),
+        ("host", storage.host),
+        ("rights", storage.rights),
+        ("disk", storage.disk),
+        ("terminal", machine.terminal),
+    ]
+    for name, check in checks:
+        try:
+            yield from check(door)
+        except Exception as error:
+            said = " ".join(str(error).split()) or type(error).__name__
+            yield Finding(name=name, state="broken", text=f"could not be checked: {said}")
+
+
+def line(finding: Finding, *, color: bool, plain: bool) -> str:
+    """Glyph, word and colour say the same."""
+    import click
+
+    glyph = (PLAIN if plain else GLYPHS)[finding.state]
+    head = f"{glyph} {finding.state:<8}"
+    text = f"  {finding.name:<14} {one_line(finding.text)}"
+    if plain:
+        text = text.encode("ascii", "replace").decode()
+    shown = f"{click.style(head, fg=COLORS[finding.state]) if color else head}{text}"
+    return shown + (f"\n{'':<11} {'':<14} fix: {one_line(finding.fix)}" if finding.fix else "")
+
+
+class Came(NamedTuple):
+    """What became of something that was tried."""
+
+    text: str
+    is_good: bool = True
+
+
+def in_parallel(works: dict[str, Callable[[], str]], seconds: float) -> dict[str, Came | None]:
+    """What each came to; None for those that took too long. They are left behind: a name that is looked up cannot be
+    given up on in any other way."""
+    done: dict[str, Came | None] = dict.fromkeys(works)
+    threads = []
+    for name, work in works.items():
+
+        def carry(name: str = name, work: Callable[[], str] = work) -> None:
+            try:
+                done[name] = Came(work())
+            except Exception as error:
+                done[name] = Came(" ".join(str(error).split())[:200] or type(error).__name__, is_good=False)
+
+        thread = threading.Thread(target=carry, daemon=True)
+        thread.start()
+        threads.append(thread)
+    import time
+
+    until = time.monotonic() + seconds
+    for thread in threads:
+        thread.join(max(0.0, until - time.monotonic()))
+    return dict(done)

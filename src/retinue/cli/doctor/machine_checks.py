@@ -1,0 +1,161 @@
+"""The machine: Python and its libraries, the sandbox, other programs, the terminal."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import locale
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+
+from retinue.cli.context import Door
+from retinue.cli.doctor.finding import Finding
+
+EXTRAS = {
+    "http": (("aiohttp", "genai_prices"), "models over HTTP, their prices, webhooks and fetch"),
+    "local": (("xllamacpp",), "models from GGUF files"),
+    "tui": (("textual", "prompt_toolkit"), "retinue top, attach, and chat with history"),
+    "json5": (("pyjson5",), "configuration files in JSON5"),
+    "schema": (("jsonschema",), "outputs that are described by a JSON schema"),
+}
+LIBRARIES = ("apsw", "click", "msgspec", "PyYAML", "rich")
+SQLITE = (3, 51, 3)
+"""The first with the fix for the reset of the log (docs/decisions/0003)."""
+LANDLOCK_CREATE_RULESET = 444
+
+
+def python(door: Door) -> Iterator[Finding]:
+    from retinue import __version__
+
+    text = f"retinue {__version__} on Python {platform.python_version()}, {platform.system()} {platform.machine()}"
+    is_new = sys.version_info >= (3, 11)
+    fix = "" if is_new else "use Python 3.11 or newer"
+    yield Finding(name="python", state="ok" if is_new else "broken", text=text, fix=fix)
+
+
+def libraries(door: Door) -> Iterator[Finding]:
+    import apsw
+
+    found, missing = [], []
+    for name in LIBRARIES:
+        try:
+            found.append(f"{name} {importlib.metadata.version(name)}")
+        except importlib.metadata.PackageNotFoundError:
+            missing.append(name)
+    sqlite = apsw.sqlite_lib_version()
+    if missing:
+        fix = "install retinue again: pip install --force-reinstall retinue"
+        yield Finding(name="libraries", state="broken", text=f"missing: {', '.join(missing)}", fix=fix)
+        return
+    is_new = tuple(int(n) for n in sqlite.split(".")[:3]) >= SQLITE
+    yield Finding(
+        name="libraries",
+        state="ok" if is_new else "broken",
+        text=f"{', '.join(found)}; SQLite {sqlite}",
+        fix="" if is_new else "this SQLite can lose commits: pip install --upgrade apsw",
+    )
+
+
+def extras(door: Door) -> Iterator[Finding]:
+    there = {name: all(importlib.util.find_spec(m) for m in modules) for name, (modules, _) in EXTRAS.items()}
+    missing = [name for name, is_there in there.items() if not is_there]
+    have = ", ".join(name for name in there if there[name]) or "none"
+    if not missing:
+        yield Finding(name="extras", state="ok", text=have)
+        return
+    lost = "; ".join(f"{name}: {EXTRAS[name][1]}" for name in missing)
+    fix = f"if you want them: pip install 'retinue[{','.join(missing)}]'"
+    # Without HTTP no hosted model can be asked; all else is a matter of taste.
+    state = "degraded" if "http" in missing else "ok"
+    yield Finding(name="extras", state=state, text=f"{have}; not installed: {lost}", fix=fix)  # type: ignore[arg-type]
+
+
+def sandbox(door: Door) -> Iterator[Finding]:
+    from retinue.errors import SandboxMissing
+    from retinue.sandbox.bwrap import find_sandbox
+    from retinue.sandbox.trusted_programs import find
+
+    landlock = _landlock()
+    more = [f"user namespaces: {_namespaces()}", f"Landlock: {landlock} (not used)"]
+    program, refused = find("bwrap", door.environ.get("PATH", os.defpath), (door.places.root,))
+    try:
+        found = find_sandbox(path=os.path.dirname(program))
+    except SandboxMissing as error:
+        text = " ".join(filter(None, (str(error).removesuffix(" Nothing was run."), refused)))
+        what, _, fix = text.partition(". ")
+        yield Finding(
+            name="sandbox",
+            state="degraded",
+            text=f"{what}; shell and git are refused; {'; '.join(more)}",
+            fix=fix or "install the package bubblewrap",
+        )
+        return
+    weak = [p for p in found.promises if p.startswith("no ") or "only" in p]
+    text = "; ".join([_version(program), *found.promises, *more])
+    fix = (
+        "run as a user of your own, or where control groups can be made, for limits on all of a command" if weak else ""
+    )
+    yield Finding(name="sandbox", state="degraded" if weak else "ok", text=text, fix=fix)
+
+
+def _namespaces() -> str:
+    try:
+        with open("/proc/sys/user/max_user_namespaces", encoding="ascii") as file:
+            return "allowed" if int(file.read()) > 0 else "forbidden (sysctl user.max_user_namespaces)"
+    except (OSError, ValueError):
+        return "unknown"
+
+
+def _landlock() -> str:
+    import ctypes
+
+    try:
+        version = ctypes.CDLL(None, use_errno=True).syscall(LANDLOCK_CREATE_RULESET, None, 0, 1)
+    except (OSError, AttributeError):
+        return "unknown"
+    return f"version {version}" if version > 0 else "not in this kernel"
+
+
+def _version(program: str) -> str:
+    try:
+        done = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=5, check=False)
+    except (OSError, subprocess.SubprocessError) as error:
+        return f"it does not start ({error})"
+    return " ".join((done.stdout or done.stderr).splitlines()[:1]) or "of unknown version"
+
+
+def programs(door: Door) -> Iterator[Finding]:
+    from retinue.sandbox.trusted_programs import find
+
+    path = door.environ.get("PATH", os.defpath)
+    for name, program, without, fix in (
+        ("ripgrep", "rg", "searches are slower", "install the package ripgrep"),
+        ("git", "git", "no git tool, no isolated runs", "install the package git"),
+    ):
+        found, refused = find(program, path, (door.places.root,))
+        if found:
+            yield Finding(name=name, state="ok", text=_version(found))
+        else:
+            why = refused.rstrip(".") or f"{program} is not on PATH"
+            yield Finding(name=name, state="degraded", text=f"{why}: {without}", fix=fix)
+
+
+def terminal(door: Door) -> Iterator[Finding]:
+    env = door.environ
+    is_tty = sys.stderr.isatty()
+    encoding = (getattr(sys.stdout, "encoding", "") or locale.getpreferredencoding(False)).lower()
+    is_utf = encoding.replace("-", "") == "utf8"
+    deep = env.get("COLORTERM", "") in ("truecolor", "24bit")
+    colors = "off (NO_COLOR)" if env.get("NO_COLOR") else "of 24 bits" if deep else "plain" if is_tty else "off"
+    if env.get("TERM") in ("dumb", None, "") and is_tty:
+        colors = "off (TERM is dumb or not set)"
+    size = shutil.get_terminal_size()
+    text = f"{'a terminal' if is_tty else 'not a terminal'}, {size.columns} columns, colours {colors}, {encoding}"
+    fix = "" if is_utf else "set a UTF-8 locale, as in LANG=C.UTF-8: marks and borders are plain letters without it"
+    if os.environ.get("PYTHONIOENCODING"):
+        text += " (PYTHONIOENCODING)"
+    yield Finding(name="terminal", state="ok" if is_utf else "degraded", text=text, fix=fix)

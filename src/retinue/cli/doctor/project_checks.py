@@ -1,0 +1,106 @@
+"""The project: its configuration, the trust in it, and its agents."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterator
+
+from retinue.cli.context import Door
+from retinue.cli.doctor.finding import Finding
+from retinue.errors import ConfigError
+
+
+def configuration(door: Door) -> Iterator[Finding]:
+    from retinue.host.project_config import load, user_file
+
+    settings = load(door, strict=False)
+    for problem in settings.problems:
+        yield Finding(name="configuration", state="broken", text=str(problem), fix=f"edit {problem.where}")
+    for name, hint in unknown_variables(door):
+        yield Finding(name="configuration", state="degraded", text=f"{name} means nothing.{hint}", fix=f"unset {name}")
+    if not settings.problems:
+        files = [layer.where for layer in settings.layers if layer.kind in ("user", "project")]
+        user = user_file(door.environ)
+        text = ", ".join(files) if files else f"everything is as built in; {user} would be yours"
+        yield Finding(name="configuration", state="ok", text=text)
+
+
+def unknown_variables(door: Door) -> Iterator[tuple[str, str]]:
+    """Variables that look like ours and are not, with what was probably meant."""
+    from retinue.config.problems import near
+
+    given = [name for name in door.environ if name.startswith("RETINUE_")]
+    if not given:
+        return
+    known = known_variables()
+    for name in sorted(given):
+        if name not in known:
+            yield name, near(name, known)
+
+
+OTHERS = ("RETINUE_DEBUG", "RETINUE_STORE", "RETINUE_CWD", "RETINUE_MODEL", "RETINUE_TOOL")
+
+
+def known_variables() -> set[str]:
+    """Those of settings, and those of every flag of every command."""
+    import click
+
+    from retinue.cli.command_list import COMMANDS, cli
+    from retinue.config.setting_list import every_setting
+
+    known = {s.variable for s in every_setting() if s.variable} | set(OTHERS)
+    context = click.Context(cli)
+    todo = [c for name in COMMANDS if (c := cli.get_command(context, name)) is not None]
+    while todo:
+        command = todo.pop()
+        if isinstance(command, click.Group):
+            todo += command.commands.values()
+        for parameter in command.params:
+            named = parameter.envvar
+            known |= {named} if isinstance(named, str) else set(named or ())
+    return known
+
+
+def trust(door: Door) -> Iterator[Finding]:
+    from retinue.host import project_config as settings
+
+    try:
+        stands = settings.standing(door)
+    except ConfigError as error:
+        fix = f"move {settings.trust_file(door.environ)} away, and trust your projects again"
+        yield Finding(name="trust", state="broken", text=str(error), fix=fix)
+        return
+    if text := stands.problem():
+        yield Finding(name="trust", state="degraded", text=text, fix="look at what they would do: retinue trust")
+    else:
+        text = (
+            f"{len(stands.files)} files are trusted" if stands.is_trusted else "this project has nothing to be trusted"
+        )
+        yield Finding(name="trust", state="ok", text=text)
+    for name, reason in stands.refused.items():
+        yield Finding(
+            name="trust", state="degraded", text=f"{name}: {reason}", fix="replace it by a file of the project"
+        )
+
+
+def agents(door: Door) -> Iterator[Finding]:
+    from retinue.agent_files.discovery import find_agents
+    from retinue.agent_files.lint import lint
+    from retinue.host.project_config import is_trusted
+    from retinue.host.project_paths import config_home
+
+    library = find_agents(
+        door.places.cwd,
+        door.environ.get("HOME") or None,
+        door.places.root,
+        trusted=is_trusted(door),
+        config_home=os.path.dirname(config_home(door.environ)),
+        codex_home=door.environ.get("CODEX_HOME") or None,
+    )
+    count = Counter(c.severity for c in lint(library))
+    n_errors, n_warnings = count["error"], count["warning"]
+    text = f"{len(library.agents)} usable, {len(library.broken)} broken; {n_errors} errors, {n_warnings} warnings"
+    state = "degraded" if library.broken or n_errors or n_warnings else "ok"
+    fix = "retinue agents lint" if state != "ok" else ""
+    yield Finding(name="agents", state=state, text=text, fix=fix)  # type: ignore[arg-type]

@@ -1,0 +1,233 @@
+"""The store and all that is kept beside it: whether the file is what was written, who holds it, who may read it, and
+whether there is room. A store is opened so that not even a file beside it appears.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import apsw
+
+from retinue.cli.context import Door
+from retinue.cli.doctor.finding import Finding, in_parallel
+from retinue.host.project_paths import config_home, data_home, state_home
+from retinue.sandbox.regular_file import read_small
+
+GIB = 1 << 30
+HOST_SECONDS = 3.0
+LOW, SCARCE = 2 * GIB, 256 << 20
+
+
+def store(door: Door) -> Iterator[Finding]:
+    path = door.places.store
+    if not os.path.exists(path):
+        if os.path.exists(path + "-wal"):
+            fix = "put the store back beside its -wal file, or restore a backup"
+            yield Finding(name="store", state="broken", text=f"{path} is missing, but its -wal file is there", fix=fix)
+        else:
+            yield Finding(name="store", state="ok", text=f"there are no runs yet; they will be kept in {path}")
+        return
+    size = sum(os.path.getsize(path + tail) for tail in ("", "-wal") if os.path.exists(path + tail))
+    try:
+        told = _look(path)
+    except apsw.Error as error:
+        fix = "restore a backup with --store; what it was is left as it is"
+        yield Finding(name="store", state="broken", text=f"{path} cannot be read ({error})", fix=fix)
+        return
+    if isinstance(told, Finding):
+        yield told
+        return
+    version, known, n_open, n_dead, waits, wrong = told
+    for sentence in wrong[:10]:
+        fix = "stop using it; restore a backup (`retinue backup` makes them)"
+        yield Finding(name="store", state="broken", text=sentence, fix=fix)
+    if len(wrong) > 10:
+        yield Finding(name="store", state="broken", text=f"and {len(wrong) - 10} more like these")
+    if not wrong:
+        old = f", to be brought to {known} at the next start" if version < known else ""
+        text = f"{path}: {_size(size)}, schema {version}{old}, hash chain and structure whole, {n_open} open runs"
+        yield Finding(name="store", state="ok", text=text)
+    for why, n in Counter(waits).items():
+        fix = "set another key or fill the account, then: retinue resume (retinue ps lists the runs)"
+        yield Finding(name="runs", state="degraded", text=f"{n} {'waits' if n == 1 else 'wait'}: {why}", fix=fix)
+    if n_dead:
+        text = f"{n_dead} announcements could not be delivered"
+        yield Finding(name="store", state="degraded", text=text, fix="retinue deliveries")
+
+
+def _look(path: str) -> Finding | tuple[int, int, int, int, list[str], list[str]]:
+    from retinue.store.sqlite.database_file import APPLICATION_ID, migrations
+    from retinue.store.sqlite.integrity import check_chains, check_structure
+
+    db = _open(path)
+    try:
+        if db.pragma("application_id") != APPLICATION_ID:
+            if not os.path.getsize(path):
+                return Finding(name="store", state="ok", text=f"{path} is empty")
+            text, fix = f"{path} is the database of another program", "choose another file with --store"
+            return Finding(name="store", state="broken", text=text, fix=fix)
+        version, known = int(db.pragma("user_version")), len(migrations())
+        if version > known:
+            text = f"{path} has schema {version}, and this program knows {known}"
+            return Finding(name="store", state="broken", text=text, fix="use a newer version of Retinue")
+        n_open: Any = db.execute("select count(*) from runs where open = 1").get
+        n_dead: Any = db.execute("select count(*) from outbox where state = 'dead'").get
+        wrong = [*check_chains(db), *check_structure(db)]
+        return version, known, int(n_open), int(n_dead), [] if wrong else _refused(db), wrong
+    finally:
+        db.close(True)
+
+
+def _refused(db: apsw.Connection) -> list[str]:
+    """Why runs wait whose account their provider refuses, one for each of them."""
+    from retinue.core.state import Thinking, account_refusal
+    from retinue.store.sqlite.tables import read_run
+
+    bodies: list[Any] = db.execute("select body from runs where open = 1").fetchall()
+    runs = [read_run(body) for (body,) in bodies]
+    return [run.state.waits_for for run in runs if isinstance(run.state, Thinking) and account_refusal(run)]
+
+
+def _open(path: str) -> apsw.Connection:
+    """Without a log beside it the file is all there is, and is read as one that cannot change: a log must not appear,
+    since a missing one tells that a file is a copy."""
+    if os.path.exists(path + "-wal"):
+        from retinue.store.sqlite.database_file import connect
+
+        return connect(path, read_only=True)
+    uri = Path(os.path.abspath(path)).as_uri() + "?immutable=1"
+    return apsw.Connection(uri, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
+
+
+def _size(n: int) -> str:
+    for unit in ("bytes", "KiB", "MiB", "GiB"):
+        if n < 1024 or unit == "GiB":
+            return f"{n} {unit}" if unit == "bytes" else f"{n:.1f} {unit}"
+        n = n / 1024  # type: ignore[assignment]
+    raise AssertionError
+
+
+def host(door: Door) -> Iterator[Finding]:
+    from retinue.host.listing import is_attended
+
+    places = door.places
+    held = is_attended(places.store)
+    if not held and not os.path.exists(places.socket):
+        yield Finding(name="host", state="ok", text="none is running; a command starts one when it needs it")
+        return
+    pid = _holder(places.store)
+    said = in_parallel({"host": lambda: _greet(door)}, HOST_SECONDS)["host"]
+    if said is None:
+        fix = f"it hangs: kill {pid}; what is on record is kept" if pid else "retinue stop"
+        yield Finding(
+            name="host", state="broken", text=f"process {pid or '?'} holds the store and says nothing", fix=fix
+        )
+    elif not said.is_good:
+        yield Finding(name="host", state="broken", text=said.text, fix="retinue stop, then try again")
+    elif said.text:
+        yield Finding(name="host", state="ok", text=said.text)
+    elif held:
+        text = f"process {pid} holds the store, but is no host of it ({_command(pid)})"
+        yield Finding(name="host", state="degraded", text=text, fix="let that program end, or use another --store")
+    else:
+        yield Finding(name="host", state="ok", text="none is running; one left its address behind, which is harmless")
+
+
+def _greet(door: Door) -> str:
+    from retinue.host import requests as wire
+    from retinue.host.client import connect
+
+    client = connect(door.places, {})
+    if client is None:
+        return ""
+    with client:
+        told = client.ask(wire.Status())
+    return f"process {told['pid']} holds the store, {told['open']} open runs"
+
+
+def _holder(path: str) -> int:
+    try:
+        return int(read_small(path + ".lock", 32) or b"0")
+    except (OSError, ValueError):
+        return 0
+
+
+def _command(pid: int) -> str:
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            return file.read(200).replace(b"\0", b" ").decode("utf-8", "replace").strip()
+    except OSError:
+        return "its name is not known"
+
+
+def loose(door: Door) -> Iterator[tuple[str, int, int]]:
+    """Files and directories that others may use, with the rights that they have and those that they should have."""
+    own = [data_home(door.environ), state_home(door.environ), os.path.join(data_home(door.environ), "projects")]
+    places = door.places
+    own += [os.path.dirname(places.log), os.path.join(data_home(door.environ), "trust.json"), places.log]
+    if not door.store:
+        own.append(os.path.dirname(places.store))
+    tails = ("", "-wal", "-shm", ".lock", ".sent", ".plans", ".tools", ".artifacts", ".sock", ".sock.key")
+    own += [places.store + tail for tail in tails] + [places.socket]
+    for path in dict.fromkeys(own):
+        yield from _loose(path, 0o077)
+    for folder in (places.plans,):
+        for name in sorted(os.listdir(folder)) if os.path.isdir(folder) else ():
+            yield from _loose(os.path.join(folder, name), 0o077)
+    # Your own settings are no secret, but nobody else may write them: they can turn the sandbox off.
+    for path in (config_home(door.environ), os.path.join(config_home(door.environ), "config.toml")):
+        yield from _loose(path, 0o022)
+
+
+def _loose(path: str, forbidden: int) -> Iterator[tuple[str, int, int]]:
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return
+    mode = stat.S_IMODE(found.st_mode)
+    if not stat.S_ISLNK(found.st_mode) and mode & forbidden:
+        yield path, mode, mode & ~forbidden
+
+
+def rights(door: Door) -> Iterator[Finding]:
+    found = list(loose(door))
+    for path, mode, wanted in found:
+        text = f"{path} has {mode:04o}, should have {wanted:04o}: others may use it"
+        yield Finding(name="rights", state="broken", text=text, fix="retinue doctor --fix")
+    if not found:
+        yield Finding(name="rights", state="ok", text="what is kept is for its owner alone")
+
+
+def tighten(door: Door) -> Iterator[str]:
+    """Take away what others may do with our files; one sentence for each."""
+    for path, mode, wanted in list(loose(door)):
+        try:
+            os.chmod(path, wanted, follow_symlinks=os.chmod not in os.supports_follow_symlinks)
+        except OSError as error:
+            yield f"{path} could not be changed ({error.strerror}): it belongs to somebody else"
+        else:
+            yield f"{path}: {mode:04o} -> {wanted:04o}"
+
+
+def disk(door: Door) -> Iterator[Finding]:
+    folder = os.path.dirname(door.places.store)
+    while folder and not os.path.isdir(folder):
+        folder = os.path.dirname(folder)
+    free = shutil.disk_usage(folder or "/").free
+    state = "broken" if free < SCARCE else "degraded" if free < LOW else "ok"
+    fix = (
+        ""
+        if state == "ok"
+        else "free some space, or move the store with --store or XDG_DATA_HOME; `retinue rm --ended`"
+    )
+    text = f"{_size(free)} free where runs are kept"
+    if not os.access(folder, os.W_OK):
+        state, fix = "broken", f"make {folder} writable, or choose another place with XDG_DATA_HOME"
+        text = f"{folder} cannot be written"
+    yield Finding(name="disk", state=state, text=text, fix=fix)  # type: ignore[arg-type]

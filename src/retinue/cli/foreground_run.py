@@ -1,0 +1,219 @@
+"""Carrying out a run: start it with a host, let somebody watch, and hand over the answer."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from retinue import __version__
+from retinue.cli import answer_file
+from retinue.cli import exit_codes as exits
+from retinue.cli.context import Door, note, out
+from retinue.cli.terminal.watched_run import Left, Notice, Signals, Watching
+from retinue.formats.safe_text import json_text, one_line
+from retinue.host import requests as wire
+from retinue.host import run_defaults as configured
+from retinue.host.client import Client, reach
+from retinue.host.keys import carried
+from retinue.host.planner import Planned
+from retinue.view import format as words
+from retinue.view import totals as facts
+from retinue.view.stream_json import Head, Teller
+
+HINT = "offline planner (no LLM). Add a model: export ANTHROPIC_API_KEY=... or retinue run --model PROVIDER:MODEL"
+
+
+@dataclass
+class Wish:
+    """How a run is to be shown and handed over. `files` are real paths, from before the run."""
+
+    format: str = "text"
+    deltas: bool = False
+    is_headless: bool = False
+    can_answer: bool = False
+    waits: bool = False
+    is_strict: bool = False
+    fail_on: str = ""
+    files: tuple[str, ...] = ()
+    is_memory: bool = False
+    head: Head = field(default_factory=Head)
+
+
+@contextlib.contextmanager
+def line_to(door: Door, wish: Wish | None = None) -> Iterator[Client]:
+    """A connection to the host of the project, or to one in this process."""
+    env = carried(configured.environ(door))
+    if wish is not None and wish.is_memory:
+        from retinue.host.in_process import LocalHost
+
+        approvals = Path(door.places.approvals)
+        with LocalHost(env, door.places.cwd, approvals if approvals.exists() else None) as client:
+            yield client
+        return
+    with reach(door.prepare(), env) as client:
+        yield client
+
+
+def start(door: Door, client: Client, planned: Planned, text: str, terms: wire.Terms, wish: Wish) -> str:
+    """Start a run and say with what: its model, and the servers that are not as they should be. Returns its id."""
+    try:
+        done = client.ask(wire.Start(plan=planned.plan, task=text, terms=terms, env=planned.env))
+    except (KeyboardInterrupt, SystemExit):
+        if not wish.is_memory:
+            note("retinue: left before the host had answered; if a run was started, `retinue ps` shows it")
+        raise
+    run: str = done["run"]
+    with in_sight(run, wish):
+        _introduce(door, client, planned, done, wish)
+    return run
+
+
+def _introduce(door: Door, client: Client, planned: Planned, done: dict[str, Any], wish: Wish) -> None:
+    plan, choice = planned.plan, planned.choice
+    servers = (*planned.left_out, *done["mcp"])
+    wish.head = Head(
+        version=__version__,
+        tools=tuple(done["tools"]),
+        agents=planned.agents,
+        skills=tuple(skill.name for skill in plan.skills),
+        mcp_servers=tuple({"name": s["name"], "status": s["status"]} for s in servers if s["name"]),
+        mcp_server_errors=tuple(_server_error(s) for s in servers if s["error"]),
+        mode=done["mode"],
+        deltas=wish.deltas,
+    )
+    door.say(f"retinue {client.welcome.retinue} · {choice.model} ({choice.why}) · run {words.short(done['run'])}")
+    told = (*server_lines(done["mcp"], planned.left_out), *done["notes"])
+    for line in (*choice.hints, *planned.notes, *told):
+        door.say(line)
+
+
+@contextlib.contextmanager
+def in_sight(run: str, wish: Wish) -> Iterator[None]:
+    """While a run is going on: whatever happens to this command, its user learns which run it was."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise  # nobody reads any more
+    except (Exception, KeyboardInterrupt, SystemExit):
+        if not wish.is_memory:
+            id = words.short(run)
+            note(f"retinue: run {id} may still be going on: retinue attach {id} shows it, retinue cancel {id} ends it")
+        raise
+
+
+def _server_error(server: dict[str, Any]) -> dict[str, str]:
+    return {"name": server["name"], "status": server["status"], "error": server["error"]}
+
+
+def server_lines(started: Iterable[dict[str, Any]], left_out: Iterable[dict[str, Any]]) -> list[str]:
+    """A line for each server that is not as it should be, with what to do about it."""
+    lines = []
+    for server in (*left_out, *started):
+        name = server["name"]
+        if server["status"] == "untrusted":
+            continue  # told together with everything else of the project
+        if server["status"] == "changed":
+            lines.append(f"MCP server {name} was not started: {server['error']} (retinue mcp approve {name})")
+        elif server["status"] == "pending":
+            lines.append(f"MCP server {name} is still starting; its tools are there for the next run")
+        elif server["error"]:
+            lines.append(f"MCP server {name or server['source']} cannot be used: {one_line(server['error'], 300)}")
+        for tool in server["withheld"]:
+            how = f" (retinue mcp approve {name} {tool['tool']})" if tool["offered"] else ""
+            lines.append(f"MCP tool {name}/{tool['tool']} is withheld: {tool['reason']}{how}")
+    return lines
+
+
+def carry_out(door: Door, client: Client, run: str, wish: Wish, *, is_ours: bool = True, after: int = 0) -> int:
+    """Watch a run to its end and hand over what it came to; returns the exit code."""
+    with in_sight(run, wish), Signals() as signals:
+        waits = wish.can_answer or wish.waits
+        watching = Watching(client, run, signals, is_ours=is_ours, deltas=wish.deltas, after=after, waits=waits)
+        try:
+            teller = Teller(wish.head)
+            final = _stream(watching, teller) if wish.format == "stream-json" else _show(watching, door, wish, teller)
+        except Left as left:
+            may = f"it may still be going on: retinue attach {words.short(run)}"
+            note(f"retinue: left run {words.short(run)}; {one_line(left.why) or may}")
+            return left.code
+        except BrokenPipeError:
+            client.ask(wire.Cancel(runs=(run,), reason="nobody reads its output"))
+            raise
+    return hand_over(door, final, wish, teller, watching.code)
+
+
+def _stream(watching: Watching, teller: Teller) -> wire.Final:
+    """Everything as lines of JSON on stdout."""
+    while True:
+        thing = watching.next()
+        if isinstance(thing, wire.Final):
+            return thing
+        if isinstance(thing, Notice):
+            note(f"retinue: {thing.text}")
+        elif thing is not None:
+            for line in teller.tell(thing):
+                out(dump(line))
+
+
+def _show(watching: Watching, door: Door, wish: Wish, teller: Teller) -> wire.Final:
+    """For people, on stderr: the live view where it can be drawn, otherwise a line for each change."""
+    from retinue.cli.terminal import live, plain
+
+    watching.listen = lambda item: all(teller.tell(item))
+    show = plain.watch if wish.is_headless or door.is_quiet else live.watch
+    return show(watching, door, can_answer=wish.can_answer)
+
+
+def hand_over(door: Door, final: wire.Final, wish: Wish, teller: Teller, code: int | None = None) -> int:
+    """The answer on stdout and in files, the last line on stderr, and the exit code."""
+    top = final.rows[0]
+    end = facts.ending(top)
+    text = end.text if end is not None else ""
+    result = teller.result(final)
+    if wish.format == "text":
+        answer = text if end is None or end.data is None or text else dump(facts.plain(end.data))
+        if answer:
+            out(answer)
+    else:
+        out(dump(result))
+    for path in wish.files:
+        answer_file.write(path, text)
+    if end is not None and end.state != "completed" and end.error and wish.format == "text":
+        note(f"retinue: {one_line(end.error)}")
+    if wish.format == "text" and (lacking := facts.missing(top)):
+        note(f"retinue: {one_line(lacking)}")
+    door.say(facts.footer(final))
+    if top.spec.model.startswith("offline/"):
+        door.say(HINT)
+    if code is not None:
+        return code
+    state, stop = (end.state, end.stop) if end is not None else (facts.word(top), "")
+    n_failed, denials = facts.failed(final), len(result["permission_denials"])
+    told = exits.of_outcome(state, stop, strict=wish.is_strict, failed_children=n_failed, denials=denials)
+    return exits.FAILED if told == exits.OK and wish.fail_on and found_severity(result, wish.fail_on) else told
+
+
+SEVERITIES = ("info", "low", "medium", "high", "critical")
+
+
+def found_severity(result: dict[str, Any], least: str) -> bool:
+    """Whether a review reports something at least this severe, or did not get to its end and so vouches for nothing."""
+    bad = SEVERITIES[SEVERITIES.index(least) :]
+    data = result.get("structured_output")
+    if isinstance(data, dict) and isinstance(data.get("findings"), list):
+        return any(isinstance(f, dict) and f.get("severity") in bad for f in data["findings"])
+    lines = [line.strip().lower() for line in str(result.get("result", "")).splitlines()]
+    return "complete: no" in lines or any(f"severity: {word}" in lines for word in bad)
+
+
+def dump(value: Any) -> str:
+    """One line of JSON, in which nothing is hidden from a reader or obeyed by a terminal: it is escaped."""
+    return json_text(json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str))
+
+
+def head_of(tools: tuple[str, ...], agents: tuple[str, ...], mode: str, *, deltas: bool = False) -> Head:
+    return Head(version=__version__, tools=tools, agents=agents, mode=mode or "manual", deltas=deltas)

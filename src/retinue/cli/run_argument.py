@@ -1,0 +1,39 @@
+"""Runs as arguments of commands: a shell that completes them is shown each with its task."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from retinue.formats.safe_text import one_line
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+
+def run_argument(name: str = "run", **settings: Any) -> Callable[[Any], Any]:
+    """An argument that names a run."""
+    return click.argument(name, shell_complete=runs, **settings)
+
+
+def runs(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Ids of runs, newest first, with their state and task."""
+    from click.shell_completion import CompletionItem
+
+    from retinue.host import project_paths as places
+    from retinue.host.listing import Shelf
+    from retinue.view import format as words
+
+    try:
+        with Shelf(places.find(os.environ, store=os.environ.get("RETINUE_STORE", ""))) as shelf:
+            lines = shelf.roots(limit=100)
+    except Exception:  # whoever presses Tab must not be shown our troubles
+        return []
+    return [
+        CompletionItem(line.short, help=f"{words.shown(line.state)}: {one_line(line.task, 60)}")
+        for line in lines
+        if line.short.startswith(incomplete)
+    ]

@@ -1,0 +1,1 @@
+"""A run on a terminal: the live view, plain lines, the keyboard, prompts and decisions."""

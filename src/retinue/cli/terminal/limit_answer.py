@@ -1,0 +1,73 @@
+"""A limit that asks, on a terminal: what can be answered, and the request that an answer becomes."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from retinue.cli.terminal.decision import Choice
+from retinue.core.account import DIMENSIONS
+from retinue.core.budget_shares import written
+from retinue.core.values import NANOS_PER_USD
+from retinue.host import requests as wire
+from retinue.view import format as words
+from retinue.view import parked_runs as parked
+
+ENDED = "a person ended it at its limit"
+
+
+def amount(lack: str, of: float) -> str:
+    """So much of an amount, for people: `$1.00`, `5,000 tokens`."""
+    return written(DIMENSIONS.index(lack), _exact(lack, of))
+
+
+def _exact(lack: str, of: float) -> int:
+    return round(of * NANOS_PER_USD) if lack == "usd" else int(of)
+
+
+def suggested(q: dict[str, Any]) -> str:
+    """What a plain yes adds."""
+    return amount(q["limit"], q["suggested"][q["limit"]])
+
+
+def command(q: dict[str, Any]) -> str:
+    """What adds another amount than the suggested one."""
+    return parked.raise_it(words.short(q["run"]), q["limit"], _exact(q["limit"], q["suggested"][q["limit"]]))
+
+
+def choices(q: dict[str, Any]) -> tuple[Choice, ...]:
+    return (
+        Choice("y", f"Add {suggested(q)} to the limit", "adds it, and the work goes on", whole=True),
+        Choice("t", "Add another amount", "lets you say how much"),
+        Choice("n", "Let the work land: a last turn, with what there is", "lets it land"),
+        Choice("e", "End it now, and everything below it", "ends it"),
+    )
+
+
+def answer(q: dict[str, Any], key: str) -> wire.AnyWant:
+    """The request behind a choice; `t` has a text first (`added`)."""
+    if key == "e":
+        return wire.Cancel(runs=(q["run"],), reason=ENDED)
+    return wire.Answer(run=q["run"], question=q["id"], allow=key == "y")
+
+
+def added(q: dict[str, Any], text: str) -> wire.Budget | None:
+    """`2`, `$0.50` or `5,000` of what is short; None for what is no amount above zero."""
+    word = text.strip().lstrip("$").replace(",", "").replace("_", "")
+    try:
+        much = float(word)
+    except ValueError:
+        return None
+    if not math.isfinite(much) or much <= 0 or (q["limit"] != "usd" and much != int(much)):
+        return None
+    fields: dict[str, Any] = {q["limit"]: much if q["limit"] == "usd" else int(much)}
+    return wire.Budget(run=q["run"], question=q["id"], **fields)
+
+
+def said(q: dict[str, Any], text: str) -> wire.AnyWant | None:
+    """A line that somebody typed: yes, land, end, or how much. Anything else is none of these."""
+    word = text.strip().lower().rstrip(".!")
+    for key, known in (("y", ("y", "yes")), ("n", ("n", "no", "land")), ("e", ("e", "end"))):
+        if word in known:
+            return answer(q, key)
+    return added(q, text)

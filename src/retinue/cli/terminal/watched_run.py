@@ -1,0 +1,216 @@
+"""A run that somebody looks at: what comes from the host, what the person does meanwhile, and how it ends.
+
+A view asks for the `next` thing and shows it. Signals are dealt with here: the first Ctrl-C cancels the run and waits
+for it, the second leaves.
+"""
+
+from __future__ import annotations
+
+import select
+import signal
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from types import FrameType
+from typing import Any
+
+import msgspec
+
+from retinue.cli import exit_codes as exits
+from retinue.core.state import account_refusal
+from retinue.host import requests as wire
+from retinue.host.client import Client, as_error
+from retinue.store.base import Row
+from retinue.view import format as words
+from retinue.view import parked_runs as parked
+from retinue.view.totals import limit_of, more_of, waits_for, waits_kind
+
+LOOK_SECONDS = 2.0
+"""After so long without news the host is asked whether something is wrong."""
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """Something that the person should be told."""
+
+    text: str
+
+
+class Left(Exception):
+    """Nobody waits any longer: the person does not want to, or (`why`) it would be for nothing. `code` is the exit
+    code."""
+
+    def __init__(self, code: int, why: str = "") -> None:
+        super().__init__(code)
+        self.code, self.why = code, why
+
+
+class Signals:
+    """Ctrl-C, SIGTERM and SIGHUP as something to be read, not as an exception anywhere."""
+
+    NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+    def __init__(self) -> None:
+        self._in, self._out = socket.socketpair()
+        self._before: dict[int, Any] = {}
+        self._fd = -1
+
+    def __enter__(self) -> Signals:
+        self._in.setblocking(False)
+        self._out.setblocking(False)
+        for number in self.NUMBERS:
+            self._before[number] = signal.signal(number, _nothing)
+        self._fd = signal.set_wakeup_fd(self._out.fileno(), warn_on_full_buffer=False)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        signal.set_wakeup_fd(self._fd)
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+        self._in.close()
+        self._out.close()
+
+    def fileno(self) -> int:
+        return self._in.fileno()
+
+    def take(self) -> list[int]:
+        try:
+            return [n for n in self._in.recv(64) if n in self.NUMBERS]
+        except BlockingIOError:
+            return []
+
+
+def _nothing(number: int, frame: FrameType | None) -> None:
+    """The wake-up file tells."""
+
+
+Thing = wire.Item | wire.Final | Notice
+
+
+@dataclass
+class Watching:
+    """One run that is watched through a connection. `is_ours`: Ctrl-C cancels it, instead of only leaving it. `waits`:
+    somebody will answer what is asked about a limit; else it is left when nothing but that could go on."""
+
+    client: Client
+    run: str
+    signals: Signals
+    is_ours: bool = True
+    deltas: bool = False
+    after: int = 0
+    waits: bool = True
+    final: wire.Final | None = None
+    presses: list[int] = field(default_factory=list)
+    listen: Callable[[wire.Item], object] | None = None
+    _replies: dict[int, Callable[[Any], None]] = field(default_factory=dict)
+    _number: int = 0
+    _looking: int = 0
+    _trouble: str = ""
+    _rows: dict[str, Row] = field(default_factory=dict)
+    _begun: set[str] = field(default_factory=set)
+    _is_news: bool = False
+
+    def next(self, timeout_seconds: float | None = None, also: Callable[[], int] | None = None) -> Thing | None:
+        """The next thing, or None when the time is over or `also` (a file's number) can be read. The `Final` is last;
+        after it this must not be called again."""
+        if not self._number:
+            self._number = self.client.begin(wire.Watch(run=self.run, after=self.after, deltas=self.deltas))
+        while True:
+            if not self.client.has_line():
+                self._leave_parked()
+                files: list[Any] = [self.client, self.signals, *([also()] if also is not None else [])]
+                ready, _, _ = select.select(files, [], [], LOOK_SECONDS if timeout_seconds is None else timeout_seconds)
+                if self.signals in ready:
+                    return self._signalled()
+                if not ready and timeout_seconds is None:
+                    self._look()
+                    continue
+                if self.client not in ready:
+                    return None
+            told = self.client.told()
+            if self._looking and told.id == self._looking and told.error is None:
+                self._looking = 0
+                if (trouble := told.done.get("trouble", "")) != self._trouble:
+                    self._trouble = trouble
+                    return Notice(trouble or "it goes on")
+                continue
+            if told.error is not None:
+                if told.id in (self._number, 0):
+                    raise as_error(told.error)
+                self._replies.pop(told.id, None)
+                return Notice(told.error.message)
+            if told.id in self._replies:
+                self._replies.pop(told.id)(told.done)
+                return None
+            if told.id != self._number:
+                continue
+            if told.is_last:
+                self.final = msgspec.convert(told.done, wire.Final)
+                return self.final
+            if told.item is not None:
+                self._note(told.item)
+                return told.item
+
+    def _note(self, item: wire.Item) -> None:
+        if self.listen is not None:
+            self.listen(item)
+        if isinstance(item, wire.Stepped):
+            self.after = item.seq
+        if isinstance(item, wire.Begun):
+            self._begun.add(item.spec.id)
+        if isinstance(item, wire.Stood):
+            self._rows[item.row.spec.id] = item.row
+            self._is_news = True
+
+    def _leave_parked(self) -> None:
+        """Nobody waits for what will not move by itself. This is looked at when everything that came was shown."""
+        if not self._is_news:
+            return
+        self._is_news, rows = False, self._rows.values()
+        if (row := parked.refused(rows)) is not None:
+            kind, told = account_refusal(row.run), waits_for(row)
+            raise Left(exits.NO_PROVIDER, parked.advice(kind, told, row.spec.model, words.short(self.run)))
+        if self.waits or self._begun - self._rows.keys():
+            return
+        if (row := parked.at_limit(rows)) is not None:
+            about = words.short(limit_of(row))
+            told = parked.advice(waits_kind(row), waits_for(row), row.spec.model, about, more_of(row))
+            raise Left(exits.NEEDS_INPUT, f"it asks: {told}")
+
+    def _look(self) -> None:
+        if not self._looking:
+            self._looking = self.client.begin(wire.Status())
+
+    def _signalled(self) -> Thing | None:
+        notice: Notice | None = None
+        for number in self.signals.take():
+            if number == signal.SIGHUP:
+                raise Left(exits.FAILED)
+            self.presses.append(number)
+            code = exits.INTERRUPTED if number == signal.SIGINT else exits.TERMINATED
+            if not self.is_ours or len(self.presses) > 1:
+                raise Left(code)
+            self.cancel("Ctrl-C" if number == signal.SIGINT else "SIGTERM")
+            notice = Notice("cancelling; what there is by now is kept. Ctrl-C again leaves at once")
+        return notice
+
+    def cancel(self, reason: str = "") -> None:
+        """Ask for the end of the run; it is told as everything else is."""
+        self.client.begin(wire.Cancel(runs=(self.run,), reason=reason))
+
+    def send(self, run: str, text: str, *, steer: bool = False) -> None:
+        self.client.begin(wire.Send(run=run, text=text, steer=steer))
+
+    def ask(self, want: wire.AnyWant, then: Callable[[Any], None]) -> None:
+        """Ask the host for something, and go on with what it says while the run is watched."""
+        self._replies[self.client.begin(want)] = then
+
+    def answer(self, run: str, **fields: Any) -> None:
+        self.client.begin(wire.Answer(run=run, **fields))
+
+    @property
+    def code(self) -> int | None:
+        """The exit code of a signal, if there was one."""
+        if not self.presses:
+            return None
+        return exits.INTERRUPTED if self.presses[0] == signal.SIGINT else exits.TERMINATED

@@ -1,0 +1,1 @@
+"""Full-screen programs: the table of runs, and a conversation."""

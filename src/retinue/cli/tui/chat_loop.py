@@ -1,0 +1,322 @@
+"""A conversation with an agent: each message goes on where the last one ended, and what ends in the background is told
+between two of them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import sys
+from collections.abc import Callable, Iterator, Sequence
+
+from msgspec.structs import replace
+
+from retinue.cli import exit_codes as exits
+from retinue.cli.context import Door, note, out
+from retinue.cli.exit_codes import HostGone
+from retinue.cli.foreground_run import Wish, start
+from retinue.cli.terminal.prompt import Prompt
+from retinue.cli.terminal.watched_run import Left, Signals, Watching
+from retinue.errors import RetinueError
+from retinue.formats.safe_text import one_line
+from retinue.host import requests as wire
+from retinue.host.client import Client, reach
+from retinue.host.keys import carried
+from retinue.host.listing import Shelf
+from retinue.host.planner import Planned
+from retinue.host.record import Book
+from retinue.tools.families.base import Family
+from retinue.view import format as words
+from retinue.view import totals as facts
+from retinue.view.states import ending
+
+COMMANDS = {
+    "/help": "what can be said here",
+    "/agents": "who works, or has worked, in this conversation",
+    "/show": "[RUN] one run: its tree and its result",
+    "/send": "RUN TEXT a message with its next turn",
+    "/steer": "RUN TEXT a message that interrupts it",
+    "/cancel": "[RUN] end a run and everything below it",
+    "/cost": "what this conversation has cost",
+    "/subagents": "[on|off|toggle] whether the next message may start sub-agents",
+    "/new": "begin another conversation",
+    "/quit": "leave; what runs in the background goes on",
+}
+WITH_RUN = ("/show", "/send", "/steer", "/cancel")
+
+
+class Chat:
+    """One conversation. `run` is its last run, "" before the first message; `plan` makes what it begins with."""
+
+    def __init__(
+        self,
+        door: Door,
+        plan: Callable[[], Planned],
+        terms: wire.Terms,
+        run: str = "",
+        *,
+        can_answer: bool = False,
+        families: Sequence[Family] = (),
+    ) -> None:
+        self._families, self._on = tuple(families), dict[str, bool]()
+        self._door, self._plan, self._terms, self.run = door, plan, terms, run
+        self._can_answer = can_answer
+        self._client: Client | None = None
+        self._is_open = False
+        self._after = 0
+        self._background: set[str] = set()
+        self.spent = facts.Spent(0, 0.0)
+        self.code = exits.OK
+
+    def close(self) -> None:
+        if self._client is not None:
+            self._client.close()
+
+    @property
+    def client(self) -> Client:
+        if self._client is None:
+            self._client = reach(self._door.prepare(), carried(self._door.environ))
+        return self._client
+
+    def talk(self, prompt: Prompt) -> int:
+        """Until the person leaves; returns the exit code."""
+        is_leaving = False
+        while True:
+            try:
+                for text in self.ended():
+                    prompt.say(text)
+                said = prompt.ask()
+            except KeyboardInterrupt:
+                if is_leaving:
+                    return exits.INTERRUPTED
+                is_leaving = True
+                prompt.say("Ctrl-C again leaves, and so do Ctrl-D and /quit")
+                continue
+            is_leaving = False
+            if said is None or said.strip() in ("/quit", "/exit", "/q", "/qu", "/qui"):
+                return self.code
+            try:
+                self._hear(said.strip(), prompt.say)
+            except Left as left:
+                if left.why:
+                    prompt.say(f"retinue: {one_line(left.why)}")
+                return left.code
+            except HostGone as error:
+                self._client = None
+                prompt.say(f"retinue: {error} The next message goes on.")
+            except (RetinueError, OSError) as error:
+                self.code = exits.of_error(error)
+                prompt.say(f"retinue: {exits.sentence(error)}")
+
+    def _hear(self, said: str, say: Callable[[str], None]) -> None:
+        """A command, by its name or the beginning of it, or a message: many begin with the path of a file."""
+        head, _, rest = said.partition(" ")
+        meant = [name for name in COMMANDS if name == head] or [
+            name for name in COMMANDS if len(head) > 1 and name.startswith(head)
+        ]
+        if len(meant) == 1:
+            self._command(meant[0], rest.strip(), say)
+        elif meant or (said.startswith("/") and not rest and said.count("/") == 1):
+            say(f"{head} can mean {' or '.join(meant)}" if meant else f"there is no command {head}; /help lists them")
+        elif said:
+            self.message(said)
+
+    # messages
+
+    def message(self, text: str) -> None:
+        """One message, to its end. The answer goes to stdout."""
+        if self._is_open and self._send(text):
+            pass
+        elif self.run:
+            self.run = self.client.ask(wire.Resume(run=self.run, task=text, terms=self._terms_for(text)))["run"]
+        else:
+            self.run = start(self._door, self.client, self._plan(), text, self._terms_for(text), Wish())
+        if not self._is_open:
+            self._after = 0
+        self._is_open = True
+        with Signals() as signals:
+            watching = Watching(self.client, self.run, signals, after=self._after, waits=self._can_answer)
+            try:
+                final = self._watch(watching)
+            except Left as left:
+                if left.code != exits.OK:
+                    raise
+                self._after = watching.after
+                note(f"run {words.short(self.run)} goes on in the background; the next message is for it")
+                return
+        self._is_open = False
+        self._tell(final, watching.code)
+
+    def _terms_for(self, text: str) -> wire.Terms:
+        """A family that is off in chats is turned on by a message that asks for it, and stays on."""
+        for family in self._families:
+            said = family.in_chat(text)
+            if said is not None and not self._on.get(family.name):
+                self._on.setdefault(family.name, said)
+                self._on[family.name] |= said
+        return replace(self._terms, families=dict(self._on)) if self._on else self._terms
+
+    def _switch(self, rest: str, say: Callable[[str], None]) -> None:
+        """`/subagents`: for all families of the conversation, from the next message on."""
+        is_on = all(self._on.get(f.name, f.in_chat("") is not False and f.settings.enabled) for f in self._families)
+        wanted = {"on": True, "enable": True, "off": False, "disable": False, "toggle": not is_on, "": is_on}.get(rest)
+        if wanted is None or not self._families:
+            say("write /subagents on, off or toggle" if self._families else "this conversation has no family")
+            return
+        if rest:
+            self._on = {f.name: wanted for f in self._families}
+        say(f"sub-agents are {'on' if wanted else 'off'}")
+
+    def _send(self, text: str) -> bool:
+        """A message to the run that was left; False when it has ended meanwhile."""
+        try:
+            self.client.ask(wire.Send(run=self.run, text=text))
+        except HostGone:
+            raise
+        except RetinueError:
+            self._is_open = False
+        return self._is_open
+
+    def _watch(self, watching: Watching) -> wire.Final:
+        from retinue.cli.terminal import live, plain
+
+        if self._door.is_quiet:
+            while not isinstance(thing := watching.next(), wire.Final):
+                pass
+            return thing
+        if sys.stderr.isatty():
+            return live.watch(watching, self._door, can_answer=self._can_answer)
+        return plain.watch(watching, self._door, can_answer=self._can_answer)
+
+    def _tell(self, final: wire.Final, code: int | None) -> None:
+        self.spent = self.spent.plus(facts.spent(final))
+        end = facts.ending(final.rows[0])
+        text = end.text if end is not None else ""
+        if end is not None and not text and end.data is not None:
+            text = one_line(str(facts.plain(end.data)))
+        if text:
+            out(text)
+        state, stop = (end.state, end.stop) if end is not None else (facts.word(final.rows[0]), "")
+        if end is not None and state != "completed":
+            note(
+                f"retinue: {words.shown(state)}: {one_line(end.error or end.stop)}. The conversation goes on from here."
+            )
+        if lacking := facts.missing(final.rows[0]):
+            note(f"retinue: {one_line(lacking)}")
+        # A person who cancels a turn does not want the chat to have failed.
+        self.code = exits.OK if code is not None else exits.of_outcome(state, stop)
+        self._door.say(facts.footer(final))
+
+    def ended(self) -> list[str]:
+        """What has ended in the background since the last time: a line each."""
+        try:
+            with Shelf(self._door.places) as shelf:
+                now = {run.id for run in shelf.open_runs()}
+            gone = self._background - now
+            # A run that was left belongs to the background until it is over.
+            gone -= {self.run} if not self._is_open else set()
+            self._background, self._is_open = now, self._is_open and self.run in now
+            with contextlib.ExitStack() as stack:
+                book = stack.enter_context(Book(self._door.places)) if gone else None
+                rows = [row for id in gone if book is not None and (row := book.row(id)) is not None]
+        except (RetinueError, OSError):
+            return []
+        lines = []
+        for row in sorted(rows, key=lambda row: row.spec.id):
+            end, state = facts.ending(row), facts.word(row)
+            if end is not None:
+                label = one_line(words.agent(row.spec.order.label or row.spec.order.agent), 60)
+                said = one_line(ending(end, row.run.started_at), 160)
+                word = "done" if state == "completed" else words.shown(state)
+                lines.append(f"{words.glyph(state)} {label} {words.short(row.spec.id)} {word}: {said}")
+        return lines
+
+    # commands
+
+    def _command(self, name: str, rest: str, say: Callable[[str], None]) -> None:
+        if name == "/help":
+            say("\n".join(f"{command:<11}{about}" for command, about in COMMANDS.items()))
+            say("Enter sends, Alt-Enter begins a new line. Ctrl-C cancels what runs; twice it leaves.")
+        elif name == "/agents":
+            self._agents(say)
+        elif name == "/subagents":
+            self._switch(rest.strip().lower(), say)
+        elif name == "/cost":
+            say(", ".join(self.spent.words))
+        elif name == "/new":
+            self.run, self._is_open, self._after = "", False, 0
+            say("a new conversation")
+        elif name == "/show":
+            self._show(rest)
+        elif name == "/cancel":
+            states = self.client.ask(wire.Cancel(runs=(self._id(rest),), reason="/cancel"))["states"]
+            say("\n".join(f"{words.short(id)} {words.shown(words.state(state))}" for id, state in states.items()))
+        else:
+            to, _, text = rest.partition(" ")
+            if not to or not text.strip():
+                say(f"write {name} RUN TEXT")
+                return
+            self.client.ask(wire.Send(run=self._id(to), text=text.strip(), steer=name == "/steer"))
+            say(f"sent to {to}")
+
+    def _id(self, address: str) -> str:
+        if not address:
+            if not self.run:
+                raise RetinueError("there is no run yet: say something first")
+            return self.run
+        with Shelf(self._door.places) as shelf:
+            below = [n for n in shelf.below(self._root(shelf)) if address == n.label] if self.run else []
+            return below[-1].id if below else shelf.resolve(address).id
+
+    def _root(self, shelf: Shelf) -> str:
+        found = shelf.line(self.run)
+        return found.root if found is not None else self.run
+
+    def _agents(self, say: Callable[[str], None]) -> None:
+        if not self.run:
+            say("nobody yet")
+            return
+        with Shelf(self._door.places) as shelf:
+            top = shelf.line(self.run)
+            lines = ([top] if top is not None else []) + shelf.below(self._root(shelf))
+        for run in lines:
+            task = one_line(run.task, 60)
+            say(
+                f"{'  ' * run.depth}{words.glyph(run.state)} {one_line(run.label, 40)} {run.short} "
+                f"{words.shown(run.state)}  {'  '.join(run.amounts)}  {task}"
+            )
+
+    def _show(self, rest: str) -> None:
+        from retinue.cli.command_list import cli
+
+        where = ["--store", self._door.store] if self._door.store else []
+        where += ["-C", self._door.cwd] if self._door.cwd else []
+        address = self._id(shlex.split(rest)[0] if rest else "")
+        cli.main(args=[*where, "show", address], prog_name="retinue", standalone_mode=False)
+
+    def complete(self, text: str) -> Iterator[tuple[str, str]]:
+        """What can follow: a command, or a run for those that want one."""
+        head, _, rest = text.partition(" ")
+        if "\n" in text or not text.startswith("/"):
+            return
+        if " " not in text:
+            yield from ((name, about) for name, about in COMMANDS.items() if name.startswith(head))
+        elif head in WITH_RUN and " " not in rest:
+            with contextlib.suppress(RetinueError, OSError), Shelf(self._door.places) as shelf:
+                lines = [*(shelf.below(self._root(shelf)) if self.run else ()), *shelf.roots(limit=50)]
+                for run in lines:
+                    if run.short.startswith(rest):
+                        yield run.short, f"{words.shown(run.state)}: {one_line(run.label + ' ' + run.task, 60)}"
+
+    @property
+    def status(self) -> str:
+        """The line below the prompt."""
+        run = f"run {words.short(self.run)} · " if self.run else ""
+        n = len(self._background)
+        return f" {run}{', '.join(self.spent.words)}" + (f" · {n} in the background" if n else "")
+
+
+def history_of(door: Door) -> str:
+    """The file that keeps what was said at the prompt."""
+    return os.path.join(door.prepare().plans, "chat.history")

@@ -1,0 +1,193 @@
+"""Everything that goes on in a project, for `retinue top`: from the host while it is there, from the file otherwise.
+
+A thread listens to the host. All else, and the view itself, belongs to whoever calls `refresh`.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from itertools import pairwise
+from typing import Any
+
+import msgspec
+
+from retinue.cli.exit_codes import HostGone
+from retinue.errors import RetinueError
+from retinue.host import requests as wire
+from retinue.host.client import Client, connect, reach
+from retinue.host.listing import Line, Shelf
+from retinue.host.project_paths import Places
+from retinue.host.record import Book
+from retinue.view.call_summary import describe
+from retinue.view.rows import View
+from retinue.view.run_row import Row
+from retinue.view.transcript import Transcripts, tell
+from retinue.view.updates import conclude, feed, now_ms
+
+RECENT_MS = 3_600_000
+MINUTE = 60
+BARS = "▁▂▃▄▅▆▇█"
+
+
+class Board:
+    """The runs of one project as rows. `only` shows one tree."""
+
+    def __init__(self, places: Places, env: Mapping[str, str], only: str = "") -> None:
+        self._places, self._env, self._only = places, dict(env), only
+        self.view = View(describe)
+        self.said = Transcripts(describe)
+        self.client: Client | None = None
+        self.notices: list[str] = []
+        self.spent_today = self.estimated_today = 0.0
+        self.has_unpriced = False
+        self.n_runs = 0
+        self._heard: queue.SimpleQueue[tuple[Client, wire.Told | None]] = queue.SimpleQueue()
+        self._watched: dict[int, str] = {}
+        self._asked: dict[int, Callable[[Any], None] | None] = {}
+        self._paused: set[str] = set()
+        self._loaded: set[str] = set()
+        self._totals: deque[tuple[float, int]] = deque(maxlen=MINUTE + 1)
+        self._rates: dict[str, deque[tuple[float, int]]] = {}
+
+    def close(self) -> None:
+        if self.client is not None:
+            self.client.close()
+
+    def refresh(self) -> None:
+        """Take in what has happened since the last time."""
+        self._connect()
+        self.listen()
+        with Shelf(self._places) as shelf:
+            lines = shelf.roots(recent_since=now_ms() - RECENT_MS, limit=200)
+            self._cost(shelf.roots(limit=1_000))
+        self.n_runs = sum(line.ended_at is None for line in lines)
+        self._paused = {line.id for line in lines if line.state == "paused"}
+        for line in reversed(lines):
+            if not self._only or line.id == self._only:
+                self._follow(line)
+        self.listen()
+        self._measure()
+
+    def rows(self) -> list[Row]:
+        return [self._row(id) for id in self.view.order()]
+
+    def _row(self, id: str) -> Row:
+        row = self.view.row(id, now_ms())
+        if row.root in self._paused and not row.is_over:
+            return msgspec.structs.replace(
+                row, state="paused", word="paused", glyph="‖", now="its process is gone: retinue resume"
+            )
+        return row
+
+    def _connect(self) -> None:
+        if self.client is None:
+            found = connect(self._places, self._env)
+            if found is not None:
+                self._attend(found)
+
+    def _attend(self, client: Client) -> None:
+        self.client = client
+        self._watched.clear()
+        threading.Thread(target=self._hear, args=(client,), name="retinue top", daemon=True).start()
+
+    def _hear(self, client: Client) -> None:
+        try:
+            while True:
+                self._heard.put((client, client.told()))
+        except (HostGone, OSError, ValueError, msgspec.MsgspecError):
+            self._heard.put((client, None))
+
+    def listen(self) -> None:
+        """Take in what the host has told; nothing is waited for."""
+        while not self._heard.empty():
+            client, told = self._heard.get()
+            if client is not self.client:
+                continue
+            if told is None:
+                self.client = None
+                self._loaded.clear()
+                continue
+            if told.error is not None:
+                self._watched.pop(told.id, None)
+                if told.id in self._asked:
+                    self.notices.append(told.error.message)
+            elif told.item is not None:
+                feed(self.view, told.item, self.said)
+            if told.is_last or told.error is not None:
+                then = self._asked.pop(told.id, None)
+                if then is not None and told.error is None:
+                    then(told.done)
+
+    def _follow(self, line: Line) -> None:
+        is_open = line.ended_at is None
+        if is_open and self.client is not None and line.id not in self._paused:
+            if line.id not in self._watched.values():
+                self._watched[self.client.begin(wire.Watch(run=line.id, deltas=True))] = line.id
+        elif line.id not in self._loaded:
+            self._loaded.add(line.id)
+            with Book(self._places) as book:
+                conclude(self.view, book.tree(line.id))
+
+    def _cost(self, lines: list[Line]) -> None:
+        midnight = time.mktime((*time.localtime()[:3], 0, 0, 0, 0, 0, -1)) * 1000
+        today = [line for line in lines if line.created_at >= midnight]
+        self.spent_today = sum(line.usd or 0.0 for line in today)
+        self.estimated_today = sum(line.usd_estimated for line in today)
+        self.has_unpriced = any(line.usd is None and line.tokens for line in today)
+
+    def _measure(self) -> None:
+        at = time.monotonic()
+        total = sum(top.tree_tokens for top in self.view.tops)
+        if not self._totals or at - self._totals[-1][0] >= 0.9:
+            self._totals.append((at, total))
+        for id, node in self.view.nodes.items():
+            if node.state == "running":
+                marks = self._rates.setdefault(id, deque(maxlen=12))
+                marks.append((at, node.tokens))
+            else:
+                self._rates.pop(id, None)
+
+    def rate(self, id: str) -> float | None:
+        """Tokens a second of one run, over the last seconds."""
+        marks = self._rates.get(id)
+        if not marks or len(marks) < 2 or marks[-1][0] - marks[0][0] < 0.5:
+            return None
+        return (marks[-1][1] - marks[0][1]) / (marks[-1][0] - marks[0][0])
+
+    def per_minute(self) -> tuple[str, int]:
+        """The tokens of the last minute: as bars, and as a number."""
+        marks = list(self._totals)
+        steps = [max(0, after[1] - before[1]) for before, after in pairwise(marks)]
+        return spark(steps), sum(steps)
+
+    def transcript(self, id: str) -> list[tuple[str, str]]:
+        """What was said in a run; of one that nobody watches, from the file."""
+        said = self.said.of(id)
+        if said or id not in self.view.nodes:
+            return said
+        with Book(self._places) as book:
+            row = book.row(id)
+            messages = [] if row is None else book.conversation(row)[-50:]
+        return [pair for message in messages for pair in tell(message, describe)]
+
+    def ask(self, want: wire.AnyWant, then: Callable[[Any], None] | None = None) -> None:
+        """Ask the host for something; one is started when there is none. What it refuses becomes a notice."""
+        try:
+            if self.client is None:
+                self._attend(reach(self._places, self._env))
+            assert self.client is not None
+            self._asked[self.client.begin(want)] = then
+        except (RetinueError, OSError) as error:
+            self.notices.append(str(error))
+
+
+def spark(steps: list[int], width: int = 12) -> str:
+    """Numbers as bars, the last ones at the right."""
+    group = max(1, -(-len(steps) // width))
+    sums = [sum(steps[i : i + group]) for i in range(0, len(steps), group)][-width:]
+    most = max(sums, default=0)
+    return "".join(BARS[min(7, n * 8 // most)] if most and n else BARS[0] for n in sums)

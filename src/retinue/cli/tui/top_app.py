@@ -1,0 +1,449 @@
+"""`retinue top`: everything that goes on in a project, as a table that can be filtered, sorted, opened and acted on."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from typing import Any, ClassVar
+
+from rich.text import Text
+from textual.app import App, ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical, VerticalScroll
+from textual.events import Key, Paste
+from textual.screen import ModalScreen, Screen
+from textual.widgets import DataTable, Footer, Input, Static
+
+from retinue.cli.terminal import limit_answer as raising
+from retinue.cli.terminal.decision import LATER, PERMISSION, Decision, yes_or_no
+from retinue.cli.terminal.screen import BAD, KINDS, SILENT_MS, done, style, turns
+from retinue.cli.tui.project_runs import Board
+from retinue.formats.safe_text import one_line, several_lines
+from retinue.host import requests as wire
+from retinue.view import format as words
+from retinue.view import rows as view
+from retinue.view.rows import OVER
+from retinue.view.run_row import Row
+
+COLUMNS = ("AGENT", "STATE", "NOW", "TURN", "CTX", "TOK/s", "TREE", "COST", "SILENT")
+SORTS: dict[str, Callable[[Row], Any]] = {
+    "tree": lambda row: 0,
+    "tokens": lambda row: -row.tree_tokens,
+    "cost": lambda row: -(row.tree_usd or 0.0),
+    "time": lambda row: -row.elapsed_ms,
+    "state": lambda row: (not row.needs_you, row.is_over, row.state),
+}
+SECONDS = 1.0
+NAME, NOW = 28, 38
+
+
+def matches(row: Row, wanted: str) -> bool:
+    """Whether a row has all the words: `state:failed`, `agent:models`, `model:sonnet`, or any other text."""
+    for part in wanted.lower().split():
+        key, _, value = part.partition(":")
+        if not value:
+            if part not in f"{row.label} {row.short} {row.word} {row.now} {row.task} {row.model}".lower():
+                return False
+        elif key == "state":
+            if not words.wanted(row.state, value.split(",")) and value not in row.word:
+                return False
+        elif key in ("agent", "model", "task"):
+            if value not in {"agent": row.label, "model": row.model, "task": row.task}[key].lower():
+                return False
+        else:
+            return False
+    return True
+
+
+def pick(rows: Iterable[Row], wanted: str, sort: str, is_tree: bool) -> list[Row]:
+    """The rows that are shown, in their order."""
+    picked = [row for row in rows if (is_tree or not row.parent) and matches(row, wanted)]
+    return picked if sort == "tree" else sorted(picked, key=SORTS[sort])
+
+
+def cells(row: Row, board: Board, sort: str) -> list[Text]:
+    """One line of the table."""
+    lead = "  " * row.depth + "└ " if row.depth and sort == "tree" else ""
+    name = (
+        lead + one_line(row.label, max(8, NAME - len(lead))) if row.depth else one_line(f"{row.short} {row.task}", NAME)
+    )
+    rate = board.rate(row.id)
+    context = f"{100 * row.context // row.window}%" if row.window else words.count(row.context)
+    silent = row.silent_ms >= SILENT_MS
+    tone = BAD if row.error else "yellow" if row.needs_you else "dim" if row.is_over else ""
+    return [
+        Text(name, style="" if row.depth else "bold"),
+        Text(f"{row.glyph} {done(row.state)}", style=style(row.state)),
+        Text(one_line(row.now, NOW), style=tone),
+        Text(turns(row) if row.turn else "", justify="right"),
+        Text(context if row.context else "", justify="right"),
+        Text("-" if rate is None else f"{rate:.0f}", justify="right"),
+        Text(row.all_tokens if row.tree_tokens else "", justify="right"),
+        Text(row.cost if row.tree_tokens else "", justify="right"),
+        Text(f"{words.span(row.silent_ms)} ⚠" if silent else "", style="yellow", justify="right"),
+    ]
+
+
+def headline(board: Board) -> Text:
+    """`runs 3  agents ● 6  ? 1  ○ 2  ✓ 41  ✗ 2     tokens/min ▂▃▅▇▆▅ 38k     $ today 1.42`."""
+    counts = board.view.counts
+    out = Text(f" runs {board.n_runs}  agents")
+    groups = {
+        "running": ("running", "waiting", "cancelling"),
+        "needs_input": ("needs_input",),
+        "queued": ("queued",),
+        "completed": ("completed",),
+        "failed": ("failed", "timed_out", "interrupted", "incomplete"),
+    }
+    for state, names in groups.items():
+        n = sum(counts[name] for name in names)
+        if n or state == "running":
+            out.append(f"  {words.glyph(state)} {n} {done(state)}", style=style(state))
+    bars, tokens = board.per_minute()
+    out.append(f"    tokens/min {bars} {words.count(tokens)}")
+    today = words.money(board.spent_today, is_bound=bool(board.estimated_today))
+    known = today if board.spent_today or not board.has_unpriced else ""
+    out.append(f"    today {' + '.join(p for p in (known, 'n/a' if board.has_unpriced else '') if p)}")
+    return out
+
+
+class Say(ModalScreen[str | None]):
+    """One line of text, or nothing."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss(None)", "Leave it")]
+    DEFAULT_CSS = """
+    Say { align: center middle; }
+    Say > Vertical { width: 80%; max-width: 100; height: auto; border: round $accent; padding: 0 1; }
+    """
+
+    def __init__(self, title: Text) -> None:
+        super().__init__()
+        self._title_text = title
+
+    def compose(self) -> ComposeResult:
+        with Vertical():
+            yield Static(self._title_text)
+            yield Input(placeholder="↵ sends, esc does not")
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        self.dismiss(event.value)
+
+
+class Decide(ModalScreen[str]):
+    """A decision, as the live view shows it. Keys count by the time at which they were pressed."""
+
+    DEFAULT_CSS = """
+    Decide { align: center middle; }
+    Decide > Static { width: 90%; height: auto; border: round $warning; }
+    """
+    NAMES: ClassVar[dict[str, str]] = {"escape": "esc", "pageup": "pgup", "pagedown": "pgdn"}
+
+    def __init__(self, decision: Decision, is_asked: Callable[[], bool]) -> None:
+        super().__init__()
+        self._decision, self._is_asked = decision, is_asked
+
+    def compose(self) -> ComposeResult:
+        yield Static()
+
+    def on_mount(self) -> None:
+        self._draw()
+        self.set_interval(0.1, self._draw)
+
+    def _draw(self) -> None:
+        if not self._is_asked():
+            self.notify("this is not asked any more; nothing was decided here")
+            self.dismiss(LATER)
+            return
+        # Inside of its border, with a column to spare: a line that is wrapped again would push others out.
+        width, height = self.app.size.width * 9 // 10 - 3, self.app.size.height - 2
+        frame = self._decision.frame(width, height, time.monotonic())
+        self.query_one(Static).update(Text("\n").join(frame))
+        self.call_after_refresh(lambda: self._decision.drawn(time.monotonic()))
+
+    def on_key(self, event: Key) -> None:
+        event.stop()
+        event.prevent_default()
+        name = self.NAMES.get(event.key) or (event.character if event.is_printable else event.key) or event.key
+        made = self._decision.press(name, event.time)
+        if made is None:
+            self._draw()
+        else:
+            self.dismiss(made)
+
+    def on_paste(self, event: Paste) -> None:
+        """Into an answer in words; it decides nothing."""
+        event.stop()
+        self._decision.press(f"paste:{event.text}", event.time)
+
+
+class Opened(Screen[None]):
+    """One agent: what it was told, what it says and does, live."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,enter,q", "app.pop_screen", "Back"),
+        Binding("m", "app.message", "Message"),
+        Binding("a", "app.answer", "Answer"),
+        Binding("x", "app.cancel", "Cancel"),
+    ]
+
+    def __init__(self, board: Board, id: str) -> None:
+        super().__init__()
+        self._board, self.run_id, self._seen = board, id, ""
+
+    def compose(self) -> ComposeResult:
+        yield Static(id="title")
+        with VerticalScroll():
+            yield Static(id="said")
+        yield Footer()
+
+    def on_mount(self) -> None:
+        self._draw()
+        self.set_interval(0.25, self._draw)
+
+    def _draw(self) -> None:
+        row = self._board.view.row(self.run_id, self._board.view.nodes[self.run_id].last_at)
+        turn = f" · turn {turns(row)}" if row.turn else ""
+        head = f" {row.glyph} {row.label} {row.short} · {done(row.state)}{turn} · {row.model} · {row.now}"
+        self.query_one("#title", Static).update(Text(head, style="bold", no_wrap=True, overflow="ellipsis"))
+        if row.is_over and self._seen:
+            return
+        said = Text()
+        for kind, text in self._board.transcript(self.run_id):
+            said.append(text + "\n", style=KINDS.get(kind, ""))
+        if said.plain != self._seen:
+            self._seen = said.plain
+            self.query_one("#said", Static).update(said if said.plain else Text("nothing was said yet", style="dim"))
+            scroll = self.query_one(VerticalScroll)
+            if scroll.scroll_offset.y >= scroll.max_scroll_y - 2:
+                scroll.scroll_end(animate=False)
+
+
+class Top(App[None]):
+    """The table, its keys, and a board behind it."""
+
+    TITLE = "retinue top"
+    ENABLE_COMMAND_PALETTE = False
+    CSS = """
+    #head { height: 1; }
+    #filter { display: none; }
+    #title { height: 1; background: $boost; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("f", "filter", "Filter", priority=True),  # before what is typed next has found its way
+        Binding("s", "sort", "Sort"),
+        Binding("t", "tree", "Tree"),
+        Binding("x", "cancel", "Cancel"),
+        Binding("m", "message", "Message"),
+        Binding("a", "answer", "Answer"),
+        Binding("q,ctrl+c", "quit", "Quit"),
+    ]
+
+    def __init__(self, board: Board, opened: str = "", seconds: float = SECONDS) -> None:
+        super().__init__()
+        self.board, self._seconds, self._first = board, seconds, opened
+        self.wanted, self.sort, self.is_tree = "", "tree", True
+        self._shown: dict[str, list[Text]] = {}
+
+    def compose(self) -> ComposeResult:
+        yield Static(id="head")
+        yield Input(placeholder="state:failed agent:models or any words; ↵ keeps it, esc clears it", id="filter")
+        yield DataTable[Text](cursor_type="row", zebra_stripes=False)
+        yield Footer()
+
+    def on_mount(self) -> None:
+        table = self.query_one(DataTable)
+        for name in COLUMNS:
+            table.add_column(name, key=name)
+        table.focus()
+        self._look()
+        self.set_interval(self._seconds, self._look)
+        self.set_interval(0.1, self.board.listen)
+
+    def _look(self) -> None:
+        if not any(screen.query("#head") for screen in self.screen_stack[:1]):
+            return  # it is being closed: its parts go before its timers
+        self.board.refresh()
+        for text in self.board.notices:
+            self.notify(one_line(text), severity="warning", markup=False)
+        self.board.notices.clear()
+        self._draw()
+        if self._first in self.board.view.nodes and not isinstance(self.screen, ModalScreen):
+            self.push_screen(Opened(self.board, self._first))
+            self._first = ""
+
+    def _draw(self) -> None:
+        self.screen_stack[0].query_one("#head", Static).update(headline(self.board))
+        rows = pick(self.board.rows(), self.wanted, self.sort, self.is_tree)
+        self._fill({row.id: cells(row, self.board, self.sort) for row in rows})
+
+    def _fill(self, wanted: dict[str, list[Text]]) -> None:
+        """Change what has changed; the table is made anew only when rows come, go or move."""
+        table = self.screen_stack[0].query_one(DataTable)
+        if list(wanted) == list(self._shown):
+            for id, texts in wanted.items():
+                for name, text, before in zip(COLUMNS, texts, self._shown[id], strict=True):
+                    if text.plain != before.plain or text.style != before.style:
+                        table.update_cell(id, name, text)
+        else:
+            chosen = self.chosen
+            table.clear()
+            for id, texts in wanted.items():
+                table.add_row(*texts, key=id)
+            if chosen in wanted:
+                table.move_cursor(row=list(wanted).index(chosen), animate=False)
+        self._shown = wanted
+
+    @property
+    def chosen(self) -> str:
+        """The run that keys act on."""
+        if isinstance(self.screen, Opened):
+            return self.screen.run_id
+        table = self.screen_stack[0].query_one(DataTable)
+        ids = list(self._shown)
+        return ids[table.cursor_row] if 0 <= table.cursor_row < len(ids) else ""
+
+    def on_data_table_row_selected(self, event: DataTable.RowSelected) -> None:
+        if event.row_key.value in self.board.view.nodes and not isinstance(self.screen, ModalScreen):
+            self.push_screen(Opened(self.board, str(event.row_key.value)))
+
+    # keys
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """While somebody decides or writes, a key that was pressed before, or is a letter, does nothing else."""
+        if isinstance(self.screen, ModalScreen):
+            return action not in ("filter", "sort", "tree", "cancel", "message", "answer")
+        return action != "filter" or not isinstance(self.focused, Input)
+
+    def action_filter(self) -> None:
+        if isinstance(self.screen, Opened):
+            self.pop_screen()
+        if not isinstance(self.screen, ModalScreen):
+            field = self.query_one("#filter", Input)
+            field.display = True
+            self.screen.set_focus(field)  # at once: what is typed next is for it, and never a key of the table
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        if event.input.id == "filter":
+            self.wanted = event.value
+            self._draw()
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        if event.input.id == "filter":
+            self._close_filter()
+
+    def on_key(self, event: Any) -> None:
+        if event.key == "escape" and self.focused is not None and self.focused.id == "filter":
+            self.query_one("#filter", Input).value = ""
+            self._close_filter()
+
+    def _close_filter(self) -> None:
+        field = self.query_one("#filter", Input)
+        field.display = bool(field.value)
+        self.query_one(DataTable).focus()
+
+    def action_sort(self) -> None:
+        names = list(SORTS)
+        self.sort = names[(names.index(self.sort) + 1) % len(names)]
+        self.notify(f"sorted by {self.sort}", timeout=2)
+        self._draw()
+
+    def action_tree(self) -> None:
+        self.is_tree = not self.is_tree
+        self._draw()
+
+    def action_cancel(self) -> None:
+        id = self.chosen
+        node = self.board.view.nodes.get(id)
+        if node is None or node.state in OVER:
+            self.notify("it has ended")
+            return
+        left = len(node.children) - node.n_over
+        below = f" and {left} below it" if left else ""
+        title = f"cancel {self.board.view.row(id, 0).label}{below}?"
+
+        def go(key: str) -> None:
+            if key == "y" and node.state not in OVER:
+                self.board.ask(wire.Cancel(runs=(id,), reason="a person pressed x"))
+
+        self._decide(Decision(title, "", yes_or_no("Cancel", "cancels"), go))
+
+    def action_message(self) -> None:
+        id = self.chosen
+        if id not in self.board.view.nodes or self.board.view.nodes[id].state in OVER:
+            self.notify("it has ended and hears nothing any more")
+            return
+
+        def go(text: str | None) -> None:
+            if text and text.strip():
+                self.board.ask(wire.Send(run=id, text=text.strip()))
+
+        self.push_screen(Say(Text(f"message to {self.board.view.row(id, 0).label}")), go)
+
+    def action_answer(self) -> None:
+        nodes = self.board.view.nodes
+        asking = [id for id, node in nodes.items() if node.state == "needs_input"]
+        id = self.chosen if self.chosen in asking else next(iter(asking), "")
+        if not id:
+            self.notify("nobody asks anything")
+            return
+        self.board.ask(wire.Questions(run=id), lambda done: self._asked(id, done["questions"]))
+
+    def _asked(self, id: str, questions: list[dict[str, Any]]) -> None:
+        """Open the oldest question of a run; by now somebody else may have answered it."""
+        mine = [q for q in questions if q["run"] == id] or questions
+        if not mine:
+            self.notify("it asks nothing any more")
+        elif not isinstance(self.screen, ModalScreen):
+            self._decide(self._question(mine[0]), mine[0])
+
+    def _question(self, q: dict[str, Any]) -> Decision:
+        run, question, who = q["run"], q["id"], one_line(q["label"], 40)
+        if q["kind"] == "budget":
+            title = f"{who} {words.short(run)} is at its limit:"
+            return Decision(title, q["text"], raising.choices(q), lambda key: self._raise(q, key))
+        if q["kind"] != "permission":
+            return Decision(
+                f"{who} asks:",
+                several_lines(q["text"]),
+                (),
+                lambda text: self.board.ask(wire.Answer(run=run, question=question, text=text)),
+            )
+
+        def decided(key: str) -> None:
+            if key == "t":
+                self.push_screen(Say(Text("why not?")), deny)
+            else:
+                allow, always = key in ("y", "A"), key == "A"
+                self.board.ask(wire.Answer(run=run, question=question, allow=allow, always=always))
+
+        def deny(text: str | None) -> None:
+            if text is not None:
+                self.board.ask(wire.Answer(run=run, question=question, allow=False, text=text))
+
+        title = f"{who} {words.short(run)} wants to make this call{words.asked_price(q)}:"
+        return Decision(title, q["shown"], PERMISSION, decided)
+
+    def _raise(self, q: dict[str, Any], key: str) -> None:
+        if key != "t":
+            self.board.ask(raising.answer(q, key))
+            return
+
+        def go(text: str | None) -> None:
+            if text is not None and (want := raising.added(q, text)) is not None:
+                self.board.ask(want)
+            elif text is not None:
+                self.notify("that is no amount above zero; nothing was added")
+
+        self.push_screen(Say(Text(f"how much more ({q['limit']})?")), go)
+
+    def _decide(self, decision: Decision, question: dict[str, Any] | None = None) -> None:
+        def is_asked() -> bool:
+            if question is None or question["run"] not in self.board.view.nodes:
+                return True
+            return view.is_asked(self.board.view.nodes[question["run"]], question["id"])
+
+        def go(made: str | None) -> None:
+            if made is not None and made != LATER:
+                decision.go(made)
+
+        self.push_screen(Decide(decision, is_asked), go)

@@ -1,0 +1,162 @@
+"""A configuration file becomes data, or one sentence about why it cannot."""
+
+from __future__ import annotations
+
+import errno
+import re
+import tomllib
+from typing import Any
+
+from retinue.config.problems import MOST_PROBLEMS, ConfigProblems, Problem, problem, shown
+from retinue.formats.toml_positions import Path, Places, dotted
+from retinue.sandbox.regular_file import drain, open_regular
+
+MOST_BYTES = 1 << 18
+MOST_PARTS = 100
+_STRING = re.compile(r'"(?:[^"\\]|\\.)*"|\'[^\']*\'')
+_AT = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
+_CAMEL = re.compile(r"(?<=[a-z0-9])([A-Z])")
+
+
+def fail(where: str, message: str, line: int = 0, column: int = 0) -> ConfigProblems:
+    return ConfigProblems([problem(where, message, line, column)])
+
+
+def read_bytes(path: str) -> bytes:
+    """A regular file of at most 256 KiB. Anything else is a `ConfigProblems` of one sentence."""
+    try:
+        data = drain(open_regular(path), MOST_BYTES)
+    except FileNotFoundError:
+        raise fail(path, f"there is no configuration file {path}") from None
+    except IsADirectoryError:
+        raise fail(path, "this is a directory; a configuration is a file") from None
+    except OSError as error:
+        raise fail(path, _unreadable(error)) from None
+    if len(data) > MOST_BYTES:
+        raise fail(
+            path, f"this is longer than {MOST_BYTES >> 10} KiB, which no configuration is; nothing of it was read"
+        )
+    return data
+
+
+def _unreadable(error: OSError) -> str:
+    advice = "check its rights" if error.errno == errno.EACCES else "check its name"
+    return f"this cannot be read ({error.strerror}): {advice}"
+
+
+def decode(data: bytes, path: str) -> str:
+    """UTF-8, with or without the mark of its order."""
+    body = data.removeprefix(b"\xef\xbb\xbf")
+    try:
+        return body.decode("utf-8")
+    except UnicodeDecodeError as error:
+        before = body[: error.start]
+        column = error.start - (before.rfind(b"\n") + 1) + 1
+        message = f"this is not UTF-8: the byte {body[error.start]:#04x} does not belong there. Save the file as UTF-8"
+        raise fail(path, message, before.count(b"\n") + 1, column) from None
+
+
+class Document:
+    """One file: its data, and where each of its keys stands."""
+
+    def __init__(self, text: str, path: str) -> None:
+        self.text, self.path = text, path
+        self.is_toml = not path.endswith((".json", ".json5"))
+        self.places = Places(text) if self.is_toml else None
+        self.data: dict[str, Any] = self._toml() if self.is_toml else _json5(text, path)
+
+    def _toml(self) -> dict[str, Any]:
+        assert self.places is not None
+        places = self.places
+        if line := _too_deep(self.text):
+            raise fail(self.path, f"this key has more than {MOST_PARTS} parts", line)
+        try:
+            return tomllib.loads(self.text)
+        except (tomllib.TOMLDecodeError, ValueError) as error:
+            if places.twice:
+                raise ConfigProblems(map(self._twice, places.twice[:MOST_PROBLEMS])) from None
+            said = _AT.search(str(error))
+            message = str(error)[: said.start()] if said else str(error)
+            line = int(said[1]) if said and said[1] else places.line(len(self.text.rstrip()))
+            column = int(said[2]) if said and said[2] else 0
+            message = f"this is not valid TOML: {shown(message, 200)}{f' (column {column})' if column else ''}"
+            raise fail(self.path, message, line, column) from None
+        except RecursionError:
+            raise fail(self.path, "this is not valid TOML: it is nested too deep") from None
+
+    def _twice(self, pair: tuple[Any, Any]) -> Problem:
+        assert self.places is not None
+        first, again = pair
+        line, column = self.places.line(again.at), self.places.column(again.at)
+        key = shown(dotted(again.path))
+        message = f"{key} stands twice, first in line {self.places.line(first.at)}: keep one of them"
+        return problem(self.path, message, line, column, key)
+
+    def problem(self, path: Path, message: str) -> Problem:
+        """A mistake at a key."""
+        line, column = self.place(path)
+        return problem(self.path, message, line, column, dotted(path))
+
+    def place(self, path: Path) -> tuple[int, int]:
+        """Line and column of a key. JSON5 comes without places: there the key is looked for as a word."""
+        if self.places is not None:
+            return self.places.of(path)
+        words = [part for part in path if isinstance(part, str)]
+        for word in reversed(words):
+            found = re.search(rf"(?<![\w-])(?:{re.escape(word)}|{re.escape(camel(word))})(?![\w-])", _bare(self.text))
+            if found:
+                before = self.text[: found.start()]
+                return before.count("\n") + 1, found.start() - (before.rfind("\n") + 1) + 1
+        return 0, 0
+
+
+def _too_deep(text: str) -> int:
+    """The first line with a key of very many parts, which would cost the parser the square of them; 0 for none."""
+    for n, line in enumerate(text.split("\n"), 1):
+        if line.count(".") > MOST_PARTS and _STRING.sub("", line).count(".") > MOST_PARTS:
+            return n
+    return 0
+
+
+def _bare(text: str) -> str:
+    """The text with blanks for its comments."""
+    return re.sub(
+        r'"(?:[^"\\\n]|\\.)*"|\'(?:[^\'\\\n]|\\.)*\'|//[^\n]*|/\*.*?\*/',
+        lambda m: m[0] if m[0][0] in "\"'" else re.sub(r"[^\n]", " ", m[0]),
+        text,
+        flags=re.DOTALL,
+    )
+
+
+def _json5(text: str, path: str) -> dict[str, Any]:
+    try:
+        import pyjson5
+    except ImportError:
+        raise fail(path, "this is JSON5, which needs the extra json5: pip install 'retinue[json5]'") from None
+    try:
+        value = pyjson5.decode(text, maxdepth=100)
+    except Exception as error:
+        said = str(error.args[0]) if error.args else type(error).__name__
+        raise fail(path, f"this is not valid JSON5: {shown(said, 200)}", _json5_line(text, said)) from None
+    if not isinstance(value, dict):
+        raise fail(path, f"this must hold an object, not {type(value).__name__}")
+    return value
+
+
+def _json5_line(text: str, message: str) -> int:
+    found = re.search(r"near (\d+)", message)
+    return text[: int(found[1])].count("\n") + 1 if found else 0
+
+
+def open_document(path: str, data: bytes | None = None) -> Document:
+    """Read and parse a file; `data` is its content when it was read already."""
+    return Document(decode(read_bytes(path) if data is None else data, path), path)
+
+
+def snake(name: str) -> str:
+    return _CAMEL.sub(lambda m: "_" + m[1].lower(), name)
+
+
+def camel(name: str) -> str:
+    head, *rest = name.split("_")
+    return head + "".join(part.capitalize() for part in rest)

@@ -1,0 +1,122 @@
+"""What the configuration says about models, in the form that a catalog takes: an environment with keys and addresses,
+aliases, what may be used of each provider, what models cost, and how fast providers are called.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from retinue.config import value_checks as checks
+from retinue.config.problems import shown
+from retinue.config.schema import Models
+from retinue.errors import ConfigError
+from retinue.models.providers import LOCAL, PROVIDERS, provider_name
+
+if TYPE_CHECKING:
+    from retinue.models.catalog import Catalog
+
+PRICES, TERMS = "RETINUE_MODEL_PRICES", "RETINUE_PROVIDER_TERMS"
+Entries = Mapping[str, Mapping[str, Any]]
+
+
+def check_entry(path: tuple[str, ...]) -> str:
+    """The name of an entry as it is used: providers by their own names. `ValueError` for one that means nothing."""
+    section, name = tuple(path[:-1]), path[-1]
+    kind = section[-1] if section[:1] in (("models",), ("providers",)) else ""
+    if not name.strip() or not name.isprintable() or len(name) > 200:
+        raise ValueError("a name must be printable, and there must be one")
+    if kind == "prices":
+        return checks.model(name)
+    if kind in ("allow", "urls", "keys", "providers"):
+        try:
+            provider = provider_name(name)
+        except ConfigError as error:
+            raise ValueError(str(error)) from None
+        if kind == "urls" and (provider == LOCAL or not PROVIDERS[provider].urls):
+            with_address = ", ".join(p.name for p in PROVIDERS.values() if p.urls)
+            raise ValueError(f"the address of {provider} cannot be changed; it can for {with_address}")
+        if kind == "providers" and provider == LOCAL:
+            raise ValueError("what runs in this process is not called over a network: it has no terms")
+        if kind == "keys" and (provider == LOCAL or not PROVIDERS[provider].keys):
+            raise ValueError(f"{provider} needs no key")
+        return provider
+    if kind in ("aliases", "fallbacks") and (set(name) & set(":|") or name != name.strip()):
+        raise ValueError(f"{shown(name)!r} cannot be a short name: leave out ':', '|' and blanks")
+    return name
+
+
+def model_environment(models: Models, environ: Mapping[str, str]) -> dict[str, str]:
+    """The environment with the keys and addresses that are configured. A variable that is named for a provider counts
+    before its usual ones, if it is set; an address in the environment counts before one in a file."""
+    out = dict(environ)
+    for name, variable in models.keys.items():
+        value = environ.get(variable, "").strip()
+        if value:
+            first, *others = PROVIDERS[name].keys
+            out[first] = value
+            for other in others:
+                out.pop(other, None)
+    for name, url in models.urls.items():
+        variables = PROVIDERS[name].urls
+        if not any(environ.get(v, "").strip() for v in variables):
+            out[variables[0]] = url
+    return out
+
+
+def model_names(models: Models) -> dict[str, str]:
+    """Aliases for a catalog; a chain is an alias too."""
+    return {**models.aliases, **{name: " | ".join(chain) for name, chain in models.fallbacks.items() if chain}}
+
+
+def catalog_of(models: Models, environ: Mapping[str, str], providers: Entries | None = None) -> Catalog:
+    """A catalog as it is configured; `providers` is the section of that name."""
+    from retinue.models.catalog import Catalog
+
+    return Catalog(
+        model_environment(models, environ),
+        aliases=model_names(models),
+        allow=models.allow,
+        offered=models.offered,
+        **declared({PRICES: _encode(models.prices), TERMS: _encode(providers or {})}),
+    )
+
+
+def declarations(models: Models, providers: Entries) -> dict[str, str]:
+    """Prices and terms as variables, for the process that keeps the runs. It knows no aliases: they are resolved."""
+    prices = {resolved(name, models): price for name, price in models.prices.items()}
+    return {name: _encode(told) for name, told in ((PRICES, prices), (TERMS, providers)) if told}
+
+
+def declared(environ: Mapping[str, str]) -> dict[str, Any]:
+    """What a catalog takes of such variables: `prices` and `terms`."""
+    from retinue.models.prices import Price
+    from retinue.models.provider_settings import Terms
+
+    try:
+        return {
+            "prices": msgspec.json.decode(environ.get(PRICES) or "{}", type=dict[str, Price]),
+            "terms": msgspec.json.decode(environ.get(TERMS) or "{}", type=dict[str, Terms]),
+        }
+    except msgspec.MsgspecError as error:
+        raise ConfigError(f"{PRICES} or {TERMS} is not what a configuration makes of it: {error}") from None
+
+
+def _encode(entries: Entries) -> str:
+    return msgspec.json.encode(entries).decode()
+
+
+def resolved(name: str, models: Models) -> str:
+    """What an alias stands for, as far as it is one: to be looked at before a catalog exists."""
+    return _resolved(name, model_names(models), ())
+
+
+def _resolved(name: str, names: Mapping[str, str], way: tuple[str, ...]) -> str:
+    if name in way:
+        raise ConfigError(f"the alias {way[0]!r} leads back to itself: {' -> '.join([*way, name])}")
+    if name not in names and "|" not in name:
+        return name
+    parts = [part.strip() for part in names.get(name, name).split("|") if part.strip()]
+    return " | ".join(_resolved(part, names, (*way, name)) for part in parts)

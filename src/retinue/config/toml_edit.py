@@ -1,0 +1,176 @@
+"""One value of a TOML file is changed, and nothing else in it: comments, order and blanks stay. Each way to write it is
+tried and read back; when none leaves everything else as it was, the file is left alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+import tomllib
+from collections.abc import Iterator
+from typing import Any
+
+from retinue.config.config_file import fail, open_document, read_bytes
+from retinue.config.layers import Kind, read_layer
+from retinue.config.problems import ConfigProblems
+from retinue.errors import ConfigError
+from retinue.formats.toml_positions import Places, Spot, dotted, quoted
+from retinue.sandbox.regular_file import lock
+
+BOM = b"\xef\xbb\xbf"
+
+
+def set_value(path: str, key: tuple[str, ...], value: Any, kind: Kind) -> bool:
+    """Write a value into a file, which is made when it is missing; False when it says so already. `ConfigError` says
+    why it cannot be done; then the file is as it was."""
+    if not path.endswith(".toml"):
+        raise ConfigError(f"{path} is not TOML: only TOML files can be changed by this command. Change it by hand.")
+    folder = os.path.dirname(path)
+    _make_folder(folder)
+    with _locked(folder):
+        old = read_bytes(path) if os.path.lexists(path) else b""
+        mark = BOM if old.startswith(BOM) else b""
+        before = read_layer(path, kind, old)
+        if old and not before.found and before.problems:
+            open_document(path, old)  # raises when it cannot be parsed at all
+        text = changed(old.removeprefix(BOM).decode("utf-8"), key, value, path)
+        new = mark + text.encode("utf-8")
+        if new == old:
+            return False
+        after = read_layer(path, kind, new)
+        if key not in after.found or len(after.problems) > len(before.problems):
+            known = {p.message for p in before.problems}
+            wrong = [p for p in after.problems if p.message not in known]
+            raise ConfigProblems(wrong or after.problems or fail(path, f"{dotted(key)} cannot be set here").problems)
+        _replace(os.path.realpath(path), new)
+        return True
+
+
+def changed(text: str, key: tuple[str, ...], value: Any, name: str = "the file") -> str:
+    """The text with this value; `ConfigError` when it cannot be written without touching something else."""
+    places = Places(text)
+    data = _parsed(text)
+    if data is None or not places.whole:
+        raise ConfigError(f"{name} is not valid TOML: mend it first")
+    wanted = _with(data, key, value)
+    for candidate in _candidates(text, places, key, literal(value)):
+        if wanted is not None and _parsed(candidate) == wanted:
+            return candidate
+    line, _ = places.of(key)
+    raise ConfigError(
+        f"{dotted(key)} cannot be written into {name}{f' at line {line}' if line else ''} without changing something "
+        "else there: change it by hand. The file is as it was."
+    )
+
+
+def literal(value: Any) -> str:
+    """A value as TOML."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (int, float)):
+        return repr(value)
+    if isinstance(value, str):
+        return quoted(value)
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(map(literal, value)) + "]"
+    if isinstance(value, dict):
+        return "{" + ", ".join(f" {dotted((k,))} = {literal(v)}" for k, v in value.items()) + (" }" if value else "}")
+    raise ConfigError(f"a {type(value).__name__} cannot be written into a configuration file")
+
+
+def _candidates(text: str, places: Places, key: tuple[str, ...], value: str) -> Iterator[str]:
+    spot = places.spots.get(key)
+    if spot is not None:
+        if spot.kind == "value" and not (spot.inline or "#" in text[spot.start : spot.stop].partition("\n")[2]):
+            yield text[: spot.start] + value + text[spot.stop :]
+        return
+    newline = "\r\n" if "\r\n" in text else "\n"
+    for depth in range(len(key) - 1, 0, -1):
+        for header in places.headers:
+            if header.path == key[:depth]:
+                at = _end_of_section(text, places, header)
+                yield _inserted(text, at, f"{dotted(key[depth:])} = {value}", newline)
+        if depth == len(key) - 1:
+            body = text if not text or text.endswith("\n") else text + newline
+            gap = newline if body.strip() else ""
+            yield f"{body}{gap}[{dotted(key[:-1])}]{newline}{dotted(key[-1:])} = {value}{newline}"
+    yield _inserted(text, _end_of_section(text, places, None), f"{dotted(key)} = {value}", newline)
+
+
+def _end_of_section(text: str, places: Places, header: Spot | None) -> int:
+    """Behind the last line of a section that says something; of the top, when there is no header."""
+    begin = header.stop if header is not None else 0
+    end = min((h.at for h in places.headers if h.at >= begin), default=len(text))
+    last = max((s.stop for s in places.spots.values() if begin <= s.at < end), default=begin if header else -1)
+    if last < 0:
+        return 0
+    found = text.find("\n", last)
+    return len(text) if found < 0 else found + 1
+
+
+def _inserted(text: str, at: int, line: str, newline: str) -> str:
+    head = text[:at]
+    return head + (newline if head and not head.endswith("\n") else "") + line + newline + text[at:]
+
+
+def _parsed(text: str) -> dict[str, Any] | None:
+    try:
+        return tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, ValueError, RecursionError):
+        return None
+
+
+def _with(data: dict[str, Any], key: tuple[str, ...], value: Any) -> dict[str, Any] | None:
+    head, *rest = key
+    if not rest:
+        return {**data, head: list(value) if isinstance(value, tuple) else value}
+    inner = data.get(head, {})
+    if not isinstance(inner, dict):
+        return None
+    made = _with(inner, tuple(rest), value)
+    return None if made is None else {**data, head: made}
+
+
+def _make_folder(folder: str) -> None:
+    if not os.path.isdir(folder):
+        above = os.path.dirname(folder)
+        if above and not os.path.isdir(above):
+            _make_folder(above)
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(folder, 0o700)
+
+
+@contextlib.contextmanager
+def _locked(folder: str) -> Iterator[None]:
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        lock(fd)
+        yield
+    finally:
+        os.close(fd)
+
+
+def _replace(path: str, data: bytes) -> None:
+    """The file, whole or as it was, with the rights that it had."""
+    mode = stat.S_IMODE(os.stat(path).st_mode) if os.path.exists(path) else 0o600
+    write_whole(path, data, mode)
+
+
+def write_whole(path: str, data: bytes, mode: int) -> None:
+    """Replace a file in one step; when that fails, the old one is still there and nothing else is."""
+    part = f"{path}.part-{os.getpid()}"
+    fd = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, mode)
+    try:
+        with os.fdopen(fd, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fchmod(fd, mode)
+            os.fsync(fd)
+        os.replace(part, path)
+    except BaseException as error:
+        with contextlib.suppress(OSError):
+            os.unlink(part)
+        if isinstance(error, OSError) and error.filename is None:
+            error.filename = path
+        raise

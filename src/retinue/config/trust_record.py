@@ -1,0 +1,364 @@
+"""A project's own files do nothing until its user has said that they may. What is trusted is a directory with exactly
+these files in it: when one of them changes, appears or goes, all of it has to be trusted again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import os
+import stat
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import Literal
+
+import msgspec
+
+from retinue.config.toml_edit import write_whole
+from retinue.core.values import Value
+from retinue.errors import ConfigError
+from retinue.formats.safe_text import one_line
+from retinue.sandbox.regular_file import drain, lock, open_regular
+
+VERSION = 1
+MOST_FILES = 5_000
+MOST_BYTES, MOST_TOTAL = 8 << 20, 256 << 20
+MOST_BOOK = 64 << 20
+MOST_FOLDERS = 100_000
+MOST_DEPTH = 32
+MOST_WAYS = 8
+
+FOLDERS = (
+    ".retinue",
+    ".claude",
+    ".codex",
+    ".opencode",
+    ".gemini",
+    ".cursor",
+    ".agents",
+    ".github/agents",
+    ".github/skills",
+)
+"""Folders of which everything counts, in every folder of the project."""
+FILES = (".mcp.json", ".vscode/mcp.json", "opencode.json", "opencode.jsonc", "AGENTS.md", "CLAUDE.md", "GEMINI.md")
+SKIPPED = (".retinue/worktrees", ".claude/worktrees", ".opencode/node_modules")
+"""What is in these does not count: copies that runs work in, and packages. No loader looks there; nothing else is left
+out, since a loader might read it."""
+HEAVY = {"node_modules", "venv", "target", "dist", "build", "__pycache__", "vendor"}
+"""Folders that are not looked through for projects inside of the project. Whoever works in one is still asked."""
+
+State = Literal["trusted", "new", "changed", "empty"]
+
+
+class Record(Value):
+    """What was trusted: hashes by path, and when, in milliseconds. `refused` was there, and is not trusted."""
+
+    files: dict[str, str]
+    refused: tuple[str, ...] = ()
+    at: int = 0
+
+
+class _Book(msgspec.Struct, forbid_unknown_fields=True):
+    version: int
+    projects: dict[str, Record] = {}
+
+
+class Standing(Value):
+    """How it stands with a project. `files` are the hashes of what is there now, by path beneath the root ("" where
+    nothing was read, since nothing was ever trusted); the three lists are what differs from what was trusted. `refused`
+    are files that cannot be trusted, with the reason."""
+
+    root: str
+    state: State
+    files: dict[str, str]
+    changed: tuple[str, ...] = ()
+    added: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    refused: dict[str, str] = msgspec.field(default_factory=dict)
+    at: int = 0
+
+    @property
+    def is_trusted(self) -> bool:
+        return self.state == "trusted"
+
+    def trusts(self, path: str | os.PathLike[str]) -> bool:
+        """Whether this file, as it is now, is one that was trusted. For loaders that ask about each file."""
+        return self.read(path) is not None
+
+    def read(self, path: str | os.PathLike[str]) -> bytes | None:
+        """The content of a file if it is the one that was trusted, else None. What is returned is what was hashed:
+        there is no moment in between."""
+        full = os.path.abspath(os.fspath(path))
+        folder, base = os.path.split(full)
+        for way in (full, os.path.join(os.path.realpath(folder), base)):
+            name = _relative(way, self.root)
+            wanted = self.files.get(name) if self.is_trusted else None
+            if wanted is not None:
+                with contextlib.suppress(OSError):
+                    data = _content(os.path.join(self.root, name), self.root)
+                    return data if hashlib.sha256(data).hexdigest() == wanted else None
+        return None
+
+    def why(self) -> str:
+        """What has to be done, in a sentence; "" when it is trusted or there is nothing to trust."""
+        todo = "run `retinue trust` to use them" if self.state == "new" else "run `retinue trust` again"
+        return f"{problem}: {todo}" if (problem := self.problem()) else ""
+
+    def problem(self) -> str:
+        """Why the project is not trusted; "" when it is, or there is nothing to trust."""
+        if self.state in ("trusted", "empty"):
+            return ""
+        if self.state == "new":
+            return f"the files of this project are not trusted ({_some(self.files or self.refused)})"
+        told = [("changed", self.changed), ("new", self.added), ("gone", self.removed)]
+        parts = [f"{word}: {_some(names)}" for word, names in told if names]
+        return f"this project has changed since it was trusted ({'; '.join(parts)})"
+
+
+def _some(names: Iterable[str], most: int = 3) -> str:
+    listed = sorted(names)
+    shown = [one_line(name, 120) for name in listed[:most]]
+    return ", ".join(shown) + (f" and {len(listed) - most} more" if len(listed) > most else "")
+
+
+class Trust:
+    """The file in which trust is kept, for its owner alone."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def is_trusted(self, root: str | os.PathLike[str], cwd: str | os.PathLike[str] | None = None) -> bool:
+        """Whether the project's files are as they were trusted, seen from `cwd` (the root without one)."""
+        return self.standing(root, cwd).is_trusted
+
+    def trusted_files(self, root: str | os.PathLike[str], cwd: str | os.PathLike[str] | None = None) -> dict[str, str]:
+        """The trusted files by path with their hashes; empty when the project is not trusted."""
+        found = self.standing(root, cwd)
+        return found.files if found.is_trusted else {}
+
+    def standing(self, root: str | os.PathLike[str], cwd: str | os.PathLike[str] | None = None) -> Standing:
+        """How a project stands, seen from a folder in it: the files of that folder and of those above it are compared,
+        since those are what is read there."""
+        top = os.path.realpath(root)
+        record = self._read().projects.get(top)
+        folders = list(_between(os.path.realpath(cwd or root), top))
+        found = collect(top, folders, is_read=record is not None)
+        return _compare(top, record, found, {_relative(f, top) for f in folders})
+
+    def survey(self, root: str | os.PathLike[str]) -> Standing:
+        """The same for all folders of the project."""
+        top = os.path.realpath(root)
+        return _compare(top, self._read().projects.get(top), collect(top, everywhere(top)), None)
+
+    def projects(self) -> dict[str, Record]:
+        return self._read().projects
+
+    def grant(self, seen: Standing) -> None:
+        """Trust a project as it was seen. When it is not like that any more, nothing is trusted."""
+        now, refused = collect(seen.root, everywhere(seen.root))
+        if now != seen.files or refused != seen.refused:
+            raise ConfigError(
+                "the project's files were changed while they were looked at: nothing was trusted. Try again."
+            )
+        with self._changing() as book:
+            book.projects[seen.root] = Record(files=now, refused=tuple(sorted(refused)), at=int(time.time() * 1000))
+
+    def revoke(self, root: str | os.PathLike[str]) -> bool:
+        """False when it was not trusted."""
+        with self._changing() as book:
+            return book.projects.pop(os.path.realpath(root), None) is not None
+
+    def _read(self) -> _Book:
+        try:
+            fd = open_regular(self.path)
+        except FileNotFoundError:
+            return _Book(VERSION)
+        except OSError as error:
+            raise self._damaged(error.strerror or str(error)) from None
+        try:
+            found = os.fstat(fd)
+            if found.st_uid not in (os.getuid(), 0) or stat.S_IMODE(found.st_mode) & 0o022:
+                raise self._damaged("others may write it")
+        except BaseException:
+            os.close(fd)
+            raise
+        data = drain(fd, MOST_BOOK)
+        try:
+            book = msgspec.json.decode(data, type=_Book)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            raise self._damaged(str(error)) from None
+        if book.version != VERSION:
+            raise self._damaged(f"its version is {book.version}, and this program knows {VERSION}")
+        return book
+
+    def _damaged(self, why: str) -> ConfigError:
+        return ConfigError(
+            f"{self.path} cannot be used ({' '.join(why.split())}): no project is trusted. Move the file away and "
+            "trust your projects again."
+        )
+
+    @contextlib.contextmanager
+    def _changing(self) -> Iterator[_Book]:
+        """What the file says by now, under a lock; written whole afterwards."""
+        folder = os.path.dirname(self.path)
+        if not os.path.isdir(folder):
+            os.makedirs(folder, 0o700, exist_ok=True)
+        fd = os.open(self.path + ".lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        try:
+            lock(fd)
+            book = self._read()
+            yield book
+            write_whole(self.path, msgspec.json.format(msgspec.json.encode(book, order="sorted")) + b"\n", 0o600)
+        finally:
+            os.close(fd)
+
+
+def _compare(
+    root: str, record: Record | None, found: tuple[dict[str, str], dict[str, str]], looked: set[str] | None
+) -> Standing:
+    files, refused = found
+    if record is None:
+        return Standing(root=root, state="new" if files or refused else "empty", files=files, refused=refused)
+    known = {n: h for n, h in record.files.items() if looked is None or home_of(n) in looked}
+    changed = tuple(sorted(n for n in files if n in known and files[n] != known[n]))
+    added = tuple(sorted((*(n for n in files if n not in known), *(n for n in refused if n not in record.refused))))
+    removed = tuple(sorted(n for n in known if n not in files))
+    state: State = "changed" if changed or added or removed else "trusted"
+    return Standing(
+        root=root,
+        state=state,
+        files=files,
+        changed=changed,
+        added=added,
+        removed=removed,
+        refused=refused,
+        at=record.at,
+    )
+
+
+def home_of(name: str) -> str:
+    """The folder of the project that a file belongs to: `a` for `a/.retinue/config.toml`."""
+    parts = name.split("/")
+    for n, part in enumerate(parts):
+        below = "/".join(parts[n : n + 2])
+        if part in FOLDERS or below in FOLDERS or part in FILES or below in FILES:
+            return "/".join(parts[:n]) or "."
+    return os.path.dirname(name) or "."
+
+
+def _relative(folder: str, root: str) -> str:
+    return os.path.relpath(folder, root)
+
+
+def _between(here: str, root: str) -> Iterator[str]:
+    """From a folder up to the root; the root alone when the folder is not in it."""
+    if here != root and not here.startswith(root.rstrip("/") + "/"):
+        here = root
+    while True:
+        yield here
+        if here == root:
+            return
+        here = os.path.dirname(here)
+
+
+def everywhere(root: str) -> Iterator[str]:
+    """All folders of a project in which files could count."""
+    todo, n = [(root, 0)], 0
+    while todo:
+        folder, depth = todo.pop()
+        yield folder
+        n += 1
+        if n > MOST_FOLDERS:
+            raise ConfigError(f"{root} has more than {MOST_FOLDERS} folders: trust a smaller project")
+        try:
+            with os.scandir(folder) as entries:
+                inner = [e.name for e in entries if e.is_dir(follow_symlinks=False)]
+        except OSError:
+            continue
+        if depth < MOST_DEPTH:
+            todo += [
+                (os.path.join(folder, name), depth + 1)
+                for name in sorted(inner, reverse=True)
+                if name not in HEAVY and not name.startswith(".")
+            ]
+
+
+def collect(root: str, folders: Iterable[str], *, is_read: bool = True) -> tuple[dict[str, str], dict[str, str]]:
+    """The hashes of all files that count in these folders, and those that cannot be trusted with the reason."""
+    files: dict[str, str] = {}
+    refused: dict[str, str] = {}
+    entered, n_bytes = Counter[str](), 0
+    for folder in folders:
+        for path in _counting(folder, root, entered):
+            name = _relative(path, root)
+            try:
+                data = _content(path, root) if is_read else b""
+                files[name] = hashlib.sha256(data).hexdigest() if is_read else ""
+                n_bytes += len(data)
+            except OSError as error:
+                refused[name] = error.strerror or str(error)
+            if len(files) + len(refused) > MOST_FILES:
+                raise _too_many(root, f"{MOST_FILES} files")
+            if n_bytes > MOST_TOTAL:
+                raise _too_many(root, f"{MOST_TOTAL >> 20} MiB")
+    return files, refused
+
+
+def _too_many(root: str, what: str) -> ConfigError:
+    return ConfigError(
+        f"{root} has more than {what} that would have to be trusted; that is refused. Look at what is in "
+        f"{', '.join(name for name in FOLDERS if os.path.isdir(os.path.join(root, name))) or 'its folders'}."
+    )
+
+
+def _counting(folder: str, root: str, entered: Counter[str]) -> Iterator[str]:
+    for name in FILES:
+        path = os.path.join(folder, name)
+        if os.path.lexists(path) and not os.path.isdir(path):
+            yield path
+    for name in FOLDERS:
+        path = os.path.join(folder, name)
+        if os.path.isdir(path):
+            yield from _below(path, root, (), entered, name)
+
+
+def _below(folder: str, root: str, way: tuple[str, ...], entered: Counter[str], top: str = "") -> Iterator[str]:
+    """Everything in a folder. A link to a folder is followed where it stays in the project: a loader might. One that
+    leads back, very deep, or to where many others lead (`entered`: by links, a few folders can be very many) is as a
+    file that cannot be trusted."""
+    real = os.path.realpath(folder)
+    if real in way or len(way) > MOST_DEPTH or (real != folder and entered[real] >= MOST_WAYS):
+        yield folder
+        return
+    entered[real] += 1
+    if len(entered) > MOST_FILES:
+        raise _too_many(root, f"{MOST_FILES} folders")
+    if real != root and not real.startswith(root.rstrip("/") + "/"):
+        yield folder  # as a file that cannot be read, and so not be trusted
+        return
+    try:
+        with os.scandir(folder) as found:
+            entries = sorted(islice(found, MOST_FILES + 1), key=lambda e: e.name)
+    except OSError:
+        yield folder
+        return
+    for entry in entries:
+        if os.path.isdir(entry.path):
+            if f"{top}/{entry.name}" not in SKIPPED:
+                yield from _below(entry.path, root, (*way, real), entered)
+        else:
+            yield entry.path
+
+
+def _content(path: str, root: str) -> bytes:
+    """The bytes of a file beneath the root; `OSError` for what leads out of it, is no file, or is too long."""
+    real = os.path.realpath(path)
+    if not real.startswith(root.rstrip("/") + "/"):
+        raise OSError(errno.EXDEV, "it leads out of the project")
+    data = drain(open_regular(real, follow=False), MOST_BYTES)
+    if len(data) > MOST_BYTES:
+        raise OSError(errno.EFBIG, f"it is longer than {MOST_BYTES >> 20} MiB")
+    return data

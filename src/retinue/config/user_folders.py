@@ -1,0 +1,71 @@
+"""Where the files of a user are, by the XDG variables; and which of all files belong to Retinue itself."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from retinue.sandbox.private_paths import TEMPORARY, Private
+
+MOST_NOTED = 1_000
+
+
+def data_home(environ: Mapping[str, str]) -> str:
+    return os.path.join(_base(environ, "XDG_DATA_HOME", ".local", "share"), "retinue")
+
+
+def state_home(environ: Mapping[str, str]) -> str:
+    return os.path.join(_base(environ, "XDG_STATE_HOME", ".local", "state"), "retinue")
+
+
+def config_home(environ: Mapping[str, str]) -> str:
+    return os.path.join(_base(environ, "XDG_CONFIG_HOME", ".config"), "retinue")
+
+
+def socket_folders(environ: Mapping[str, str]) -> tuple[str, ...]:
+    """The folders in which hosts may listen, beside those of their stores; the last one always can be made."""
+    runtime = environ.get("XDG_RUNTIME_DIR", "")
+    own = (os.path.join(runtime, "retinue"),) if os.path.isabs(runtime) and os.path.isdir(runtime) else ()
+    return (*own, os.path.join(tempfile.gettempdir(), f"retinue-{os.getuid()}"))
+
+
+def private_places(environ: Mapping[str, str], store: str = "") -> Private:
+    """What is ours on this machine. `store` is the file of the runtime that asks."""
+    cache = os.path.join(_base(environ, "XDG_CACHE_HOME", ".cache"), "retinue")
+    homes = (data_home(environ), state_home(environ), config_home(environ), cache, *socket_folders(environ))
+    temporary = os.path.join(tempfile.gettempdir(), TEMPORARY)
+    mine = os.path.abspath(store) if store else ""
+    return Private(mine, (temporary, *noted_stores(environ)), tuple(dict.fromkeys(homes)))
+
+
+def note_store(environ: Mapping[str, str], store: str) -> None:
+    """Remember a store that lies somewhere else, so that the runtimes of other projects hide it too."""
+    folder = Path(state_home(environ), "stores")
+    with suppress(OSError):
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        note = folder / hashlib.sha256(os.fsencode(store)).hexdigest()[:16]
+        if not note.exists():
+            note.write_bytes(os.fsencode(store))
+
+
+def noted_stores(environ: Mapping[str, str]) -> Iterator[str]:
+    """Those that are still there; what is noted of others is forgotten."""
+    with suppress(OSError):
+        for note in sorted(Path(state_home(environ), "stores").iterdir())[:MOST_NOTED]:
+            with suppress(OSError):
+                store = os.fsdecode(note.read_bytes())
+                if os.path.isabs(store) and os.path.exists(store):
+                    yield store
+                else:
+                    note.unlink()
+
+
+def _base(environ: Mapping[str, str], variable: str, *below_home: str) -> str:
+    told = environ.get(variable, "")
+    if os.path.isabs(told):
+        return told
+    return os.path.join(environ.get("HOME") or os.path.expanduser("~"), *below_home)

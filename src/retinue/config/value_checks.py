@@ -1,0 +1,169 @@
+"""What a type cannot say about a value: names of models, variables, rules, addresses, lengths of time. Each check
+returns the value to use or raises `ValueError`. No message quotes what might be a secret.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any
+from urllib.parse import urlsplit
+
+import msgspec
+
+from retinue.config.problems import looks_secret, near, shown
+from retinue.core.permissions import read_rule
+from retinue.core.values import MODES
+
+MODE_WORDS = {
+    **{mode.lower(): mode for mode in MODES},
+    "default": "manual",
+    "ask": "manual",
+    "accept-edits": "acceptEdits",
+    "auto_edit": "acceptEdits",
+    "auto-edit": "acceptEdits",
+    "read-only": "plan",
+    "dont-ask": "dontAsk",
+    "workspace-write": "auto",
+    "bypass": "bypassPermissions",
+    "yolo": "bypassPermissions",
+    "danger-full-access": "bypassPermissions",
+}
+"""Permission modes, and the names that other programs have for them."""
+_VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]{0,99}")
+_DURATION = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m(?!s))?(?:(\d+(?:\.\d+)?)(?:s|$))?(?:(\d+)ms)?")
+_SECRET_NAME = re.compile(r"KEY|SECRET|TOKEN|PASSW|CREDENTIAL|COOKIE|AUTH|BEARER", re.IGNORECASE)
+MOST_TEXT = 4_096
+
+
+def mode(text: str) -> str:
+    found = MODE_WORDS.get(text.lower())
+    if found is None:
+        raise ValueError(
+            f"there is no permission mode {shown(text)!r}.{near(text, MODES)} There is: {', '.join(MODES)}"
+        )
+    return found
+
+
+def variable(text: str) -> str:
+    """The name of an environment variable. Capitals only: most keys would pass as a name otherwise."""
+    if not _VARIABLE.fullmatch(text) or looks_secret(text):
+        raise ValueError(
+            'this must be the name of an environment variable, in capitals, as in "WORK_API_KEY". What stands there '
+            "is not shown: if it is a key, keys are never written into files; take it out and put it into the "
+            "environment"
+        )
+    return text
+
+
+def rule(text: str) -> str:
+    """What stands behind `allow:`, `ask:` or `deny:`."""
+    if re.match(r"\s*(allow|ask|deny)\s*:", text):
+        raise ValueError(f"{shown(text)!r} must not name its effect: the key that it stands in does")
+    try:
+        read = read_rule(f"ask: {text.strip()}")
+    except ValueError:
+        raise ValueError(
+            f"{shown(text)!r} is not a rule: write the name of a tool, and if you like a pattern in parentheses, as in "
+            '"shell(git log*)"'
+        ) from None
+    return read.words.removeprefix("ask: ")
+
+
+def model(text: str) -> str:
+    """A model: `provider:model`, `offline/explorer`, `local/...`, an alias, or a chain of them with `|`."""
+    from retinue.errors import ConfigError
+    from retinue.models.providers import provider_name
+
+    if not text.strip() or len(text) > MOST_TEXT or not text.isprintable():
+        raise ValueError("this must be the name of a model, as in anthropic:claude-sonnet-4-5")
+    if looks_secret(text):
+        raise ValueError("this must be the name of a model; what stands there looks like a key and is not shown")
+    for part in text.split("|"):
+        head, colon, rest = (piece.strip() for piece in part.partition(":"))
+        if colon and not rest:
+            raise ValueError(f"{shown(text)!r} names no model: write PROVIDER:MODEL")
+        if colon:
+            try:
+                provider_name(head)
+            except ConfigError as error:
+                raise ValueError(str(error)) from None
+    return text.strip()
+
+
+def url(text: str) -> str:
+    try:
+        parts = urlsplit(text)
+        port = parts.port
+    except ValueError:
+        raise ValueError("this is not an address: write it like https://example.org/v1") from None
+    if parts.scheme not in ("http", "https") or not parts.hostname or port == 0 or not text.isprintable():
+        raise ValueError("this is not an address: write it like https://example.org/v1")
+    if parts.username is not None or parts.password is not None:
+        raise ValueError("an address must not hold a name or password: put what is secret into the environment")
+    return text
+
+
+def duration(value: float | str) -> float:
+    """Seconds, more than none."""
+    if isinstance(value, str):
+        found = _DURATION.fullmatch(value.strip().lower())
+        if not found or not any(found.groups()):
+            raise ValueError(f"{shown(value)!r} is not a length of time: write 90, 45s, 10m, 1h30m or 2d")
+        days, hours, minutes, seconds, ms = (float(part or 0) for part in found.groups())
+        value = days * 86_400 + hours * 3_600 + minutes * 60 + seconds + ms / 1000
+    if not 0 < value < math.inf:
+        raise ValueError("a length of time must be more than 0 and finite")
+    return float(value)
+
+
+def terms(entry: dict[str, Any]) -> dict[str, Any]:
+    """How fast a provider is called: `models.terms.Terms`."""
+    from retinue.models.provider_settings import Terms
+
+    return _fields(entry, Terms)
+
+
+def price(entry: dict[str, Any]) -> dict[str, Any]:
+    """What a model costs: `models.prices.Price`."""
+    from retinue.models.prices import Price
+
+    return _fields(entry, Price)
+
+
+def _fields(entry: dict[str, Any], kind: type[msgspec.Struct]) -> dict[str, Any]:
+    from retinue.errors import ConfigError
+
+    for name in entry:
+        if name not in kind.__struct_fields__:
+            there = ", ".join(kind.__struct_fields__)
+            raise ValueError(f"there is no {shown(name)!r} here.{near(name, kind.__struct_fields__)} There is: {there}")
+    try:
+        msgspec.convert(entry, kind)
+    except msgspec.ValidationError as error:
+        raise ValueError(shown(str(error), 200)) from None
+    except ConfigError as error:
+        raise ValueError(str(error)) from None
+    return entry
+
+
+def server(entry: dict[str, Any]) -> dict[str, Any]:
+    """One server of tools in Codex's way. The client checks its types; this only that nothing secret stands in it."""
+    for field in ("env", "http_headers", "headers"):
+        given = entry.get(field)
+        for name, value in given.items() if isinstance(given, dict) else ():
+            if (
+                isinstance(value, str)
+                and "${" not in value
+                and value
+                and (looks_secret(value) or (_SECRET_NAME.search(name) and len(value) >= 8))
+            ):
+                raise ValueError(
+                    f"{field}.{shown(name)} looks like a secret, and secrets are never written into files: name the "
+                    "variable that holds it with env_vars, env_http_headers or bearer_token_env_var"
+                )
+    args = entry.get("args")
+    for text in args if isinstance(args, list) else ():
+        if isinstance(text, str) and looks_secret(text):
+            raise ValueError('args hold what looks like a key: name the variable that holds it, as in "${MY_KEY}"')
+    return entry

@@ -1,0 +1,38 @@
+"""Amounts of a budget: divided among children, and written for people."""
+
+from __future__ import annotations
+
+from retinue.core.account import Limit
+from retinue.core.values import NANOS_PER_USD
+
+
+def written(i: int, amount: int) -> str:
+    """So much of amount `i`, for people: `$0.25`, `1,200 tokens`."""
+    if i != 1:
+        return f"{amount:,} {('tokens', '', 'turns', 'tool calls')[i]}"
+    whole, _, part = f"{amount / NANOS_PER_USD:.9f}".partition(".")
+    return f"${whole}.{part[:2]}{part[2 : 6 if amount >= 1_000 else 9].rstrip('0')}"
+
+
+def shares(free: Limit, policy: str, weights: list[int]) -> list[Limit]:
+    """Divide what a parent has free among the children of one order.
+
+    `equal`: the same to each. `remaining`: all of it to the first, nothing to those after it. `proportional`: by
+    weight. `fixed:N`: N tokens each. Unlimited amounts stay unlimited; what does not divide stays with the parent.
+    """
+    n = len(weights)
+    if policy == "equal":
+        return [_each(free, 1, n)] * n
+    if policy == "remaining":
+        return [free] + [_each(free, 0, 1)] * (n - 1)
+    if policy == "proportional":
+        total = sum(weights) or 1
+        return [_each(free, w, total) for w in weights]
+    if policy.startswith("fixed:") and policy[6:].isdecimal() and policy.isascii():
+        return [(int(policy[6:]), None, None, None)] * n
+    raise ValueError(f"unknown share {policy!r}; use equal, remaining, proportional, fixed:<tokens> or drawn")
+
+
+def _each(free: Limit, part: int, whole: int) -> Limit:
+    a, b, c, d = (None if f is None else max(0, f) * part // whole for f in free)
+    return (a, b, c, d)

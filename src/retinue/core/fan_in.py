@@ -1,0 +1,95 @@
+"""Joined children: who of a call is still out, and who is back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from retinue.core.effects import ChildOutcome
+from retinue.core.spec import Order, Spec
+
+
+@dataclass(slots=True)
+class Fan:
+    """The joined children of one open call: who is still out, and the outcomes of those who are back."""
+
+    join: str
+    call_id: str
+    name: str
+    results: str
+    compose: bool
+    fail_fast: bool = False
+    aggregate: str = "call"
+    while_waiting: str = "keep"
+    composing: bool = False
+    discard: dict[str, Spec] = field(default_factory=dict)
+    pending: dict[str, None] = field(default_factory=dict)
+    ended: list[ChildOutcome] = field(default_factory=list)
+
+    def in_order(self) -> tuple[ChildOutcome, ...]:
+        """Those who are back, as the family asked: by item, or by time of end (ties by id, so that a restart gives the
+        same order)."""
+        if self.results == "completion":
+            return by_end(self.ended)
+        return tuple(sorted(self.ended, key=lambda o: o.item))
+
+
+def by_end(outcomes: Iterable[ChildOutcome]) -> tuple[ChildOutcome, ...]:
+    return tuple(sorted(outcomes, key=lambda o: (o.ending.at, o.id)))
+
+
+def fan_of(order: Order, call_id: str, name: str) -> Fan:
+    """The fan of a call whose children have orders like this one."""
+    return Fan(
+        join=order.join,
+        call_id=call_id,
+        name=name,
+        results=order.results,
+        compose=order.compose,
+        fail_fast=order.fail_fast,
+        aggregate=order.aggregate if order.join == "turn" else "call",
+        while_waiting=order.while_waiting,
+    )
+
+
+@dataclass(slots=True)
+class FanIn:
+    """The fans of a run's current turn by call. `by_turn` counts those that are joined by turn, `out` their children
+    that are not back, `composing` those whose results are being put into words."""
+
+    fans: dict[int, Fan] = field(default_factory=dict)
+    by_turn: int = 0
+    out: int = 0
+    composing: int = 0
+
+    def add(self, index: int, fan: Fan) -> None:
+        self.fans[index] = fan
+        self.by_turn += fan.join == "turn"
+
+    def in_order(self) -> list[Fan]:
+        """By call, whatever the order in which they were made, or found after a restart."""
+        return [self.fans[index] for index in sorted(self.fans)]
+
+    def together(self, index: int) -> list[int]:
+        """The calls whose results stand in one answer with those of this one, itself included."""
+        fan = self.fans[index]
+        if fan.aggregate == "call":
+            return [index]
+        return sorted(i for i, f in self.fans.items() if (f.aggregate, f.name) == (fan.aggregate, fan.name))
+
+    def outcomes(self, indices: list[int]) -> tuple[ChildOutcome, ...]:
+        """Those who are back of these calls, in the order that they asked for."""
+        fans = [self.fans[i] for i in indices]
+        found = tuple(o for fan in fans for o in fan.in_order())
+        return by_end(found) if fans[0].results == "completion" else found
+
+    @property
+    def refuses_mail(self) -> bool:
+        """Whether nobody may write to the run before its children are back."""
+        return any(fan.while_waiting == "refuse" and (fan.pending or fan.composing) for fan in self.fans.values())
+
+    def drop(self, index: int) -> Fan:
+        fan = self.fans.pop(index)
+        self.by_turn -= fan.join == "turn"
+        self.composing -= fan.composing
+        return fan

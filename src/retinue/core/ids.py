@@ -1,0 +1,46 @@
+"""Names and cuts: stable ids for logical acts, and texts that can be stored and shown."""
+
+from __future__ import annotations
+
+import hashlib
+
+from retinue.formats.fair_cut import boundary, missing
+
+
+def clean(text: str) -> str:
+    """Half a surrogate pair can be neither stored nor sent: it becomes U+FFFD."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
+
+
+def digest(*parts: object) -> str:
+    """A stable 128-bit name for a tuple of values: the same parts give the same name in every process."""
+    return hashlib.sha256("\x1f".join(map(str, parts)).encode("utf-8", "replace")).hexdigest()[:32]
+
+
+def run_id(at: int, *parts: object, count: int | None = None) -> str:
+    """A UUID of version 7 whose time is `at` and whose other bits name the logical act: sortable and repeatable.
+
+    `count` orders those of the same millisecond.
+    """
+    h = digest(*parts)
+    t = f"{at & 0xFFFFFFFFFFFF:012x}"
+    n = h[:3] if count is None else f"{count & 0xFFF:03x}"
+    return f"{t[:8]}-{t[8:]}-7{n}-{'89ab'[int(h[3], 16) & 3]}{h[4:7]}-{h[7:19]}"
+
+
+def moment(at: int, turn: int, index: int) -> int:
+    """The time in the ids of those whom a call starts. The calls of a run count as made one after the other, however
+    fast it was, so that no two of its children are named after the same millisecond."""
+    return at + (max(0, turn - 1) << 6) + index
+
+
+def clip(text: str, cap: int, where: str = "") -> str:
+    """At most `cap` characters of `text`; a cut says how much is missing and which artifact holds the whole."""
+    if len(text) <= cap:
+        return text
+    k = boundary(text, cap)
+    return text[:k] + missing(len(text) - k, len(text), f"artifact {where}" if where else "")

@@ -1,0 +1,150 @@
+"""How an end is put into words: by the templates of the tool that started the run, or plainly. What stands in them is
+what the runtime saw, never what a model said of itself.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import lru_cache
+
+from retinue.core.answer_layout import Long, Page, Part, fit_here
+from retinue.core.effects import ChildOutcome
+from retinue.core.ids import clip
+from retinue.core.spec import Order, Spec
+from retinue.core.state import Run
+from retinue.core.values import Definition, Ending, Words
+from retinue.formats.fair_cut import boundary, cut, missing, missing_in
+from retinue.formats.money import bound
+from retinue.formats.safe_text import one_line
+
+BRIEF = 200
+ERROR, LINE = 4_000, 500
+"""Of an error that much is told; and that much where it has to be one line."""
+ANY = 1 << 30
+NONE = Words()
+
+
+def of_parent(definition: Definition | None, child: Spec) -> Words:
+    """The words of the tool that started a child; `definition` is its parent's."""
+    if definition is None or child.slot is None or not definition.words:
+        return NONE
+    return definition.words.get(child.slot.tool, NONE)
+
+
+def skipped(order: Order, ending: Ending) -> bool:
+    """Whether a run that was to tell its result has said that there is nothing to tell."""
+    is_asked = order.report == "announce" or (order.report == "text" and ending.state == "completed")
+    return bool(order.skip_token) and is_asked and ending.text.strip() in order.skip_token.split()
+
+
+def is_known(ending: Ending) -> bool:
+    """Whether whoever started a run has ended it, or ended with it: then nobody has to be told."""
+    return bool(ending.along) or (ending.state == "cancelled" and ending.by == "parent")
+
+
+def tell(templates: dict[str, str], spec: Spec, run: Run, ending: Ending, cap: int, done: int = 0) -> str:
+    """A child's end in the words that its parent's tool has for it, at most `cap` long."""
+    names = (f"{ending.state}/{ending.stop}", ending.state, "")
+    template = next((templates[name] for name in names if name in templates), None)
+    if template is None:
+        return describe(spec.order.name, ending, cap)
+    known = facts(spec, run, ending, done)
+    if "{text}" not in template:  # then the error has the room
+        room = max(0, cap - len(fill(template, {**known, "error": ""})))
+        known["error"] = cut(ending.error or ending.stop, room, f"run {spec.id}")
+    frame = len(fill(template, {**known, "text": ""}))
+    where = _where(ending) or f"run {spec.id}"
+    known["text"] = cut(known["text"], max(0, cap - frame), where, note=_note(ending, known["text"]))
+    return clip(fill(template, known), cap)
+
+
+def _where(ending: Ending) -> str:
+    """Where the whole of what a run said was kept before it was cut."""
+    return f"artifact {ending.artifacts[-1].path}" if ending.artifacts else ""
+
+
+def _note(ending: Ending, text: str) -> Callable[[int, int, str], str]:
+    """The word at a cut of `text`, which ends with what the run said: it counts what that left out too."""
+    return missing_in(text) if ending.is_cut else missing
+
+
+def facts(spec: Spec, run: Run, ending: Ending, done: int = 0) -> dict[str, str]:
+    """Everything that a template may name."""
+    order, usage = spec.order, run.usage
+    text, error = ending.text or "(no output)", ending.error or ending.stop
+    started = spec.created_at if run.started_at is None else run.started_at
+    return {
+        "id": spec.id,
+        "label": order.name,
+        "agent": order.agent,
+        "task": clip(order.task, 2_000),
+        "state": ending.state,
+        "stop": ending.stop,
+        "text": text,
+        "brief": text if len(text) <= BRIEF else f"{text[: boundary(text, BRIEF)]}...",
+        "error": cut(error, ERROR, f"run {spec.id}"),
+        "why": one_line(error, LINE),
+        "seconds": f"{max(0, ending.at - started) / 1000:.1f}",
+        "input": str(usage.input),
+        "output": str(usage.output),
+        "tokens": bound(str(usage.tokens), is_bound=bool(usage.estimated)),
+        "cost": bound(f"{usage.usd:.4f}", is_bound=not usage.cost_is_known),
+        "model": run.model_used or spec.model,
+        "calls": str(usage.calls),
+        "nothing": f"(no output; it made {usage.calls} tool calls)" if usage.calls else "(no output)",
+        "group": order.group,
+        "done": str(done),
+        "size": str(order.group_size),
+    }
+
+
+@lru_cache(maxsize=256)
+def _pieces(template: str) -> tuple[str, ...]:
+    return tuple(re.split(r"\{(\w+)\}", template))
+
+
+def fill(template: str, known: dict[str, str]) -> str:
+    """Names in braces are replaced once: braces in what replaces them stay as they are."""
+    pieces = _pieces(template)
+    return "".join(known.get(p, f"{{{p}}}") if n % 2 else p for n, p in enumerate(pieces))
+
+
+def describe(name: str, ending: Ending, cap: int) -> str:
+    """A child's end in plain words. The state is the runtime's, never the model's."""
+    if ending.state == "completed":
+        return cut(ending.text, cap, _where(ending), note=_note(ending, ending.text))
+    head = f"{name} {ending.state.replace('_', ' ')} ({ending.stop})"
+    if ending.error:
+        head += f": {ending.error}"
+    text = f"{head}\nText so far: {ending.text}" if ending.text else head
+    return cut(text, cap, _where(ending), note=_note(ending, text))
+
+
+def plain_result(outcomes: tuple[ChildOutcome, ...]) -> tuple[str, bool]:
+    """What a parent reads when no family has words of its own."""
+    if len(outcomes) == 1:
+        (one,) = outcomes
+        return describe(shown(one.label), one.ending, ANY), one.ending.state not in ("completed", "incomplete")
+    return listed(outcomes), False
+
+
+def plain_page(outcomes: tuple[ChildOutcome, ...], *, kept: bool = False) -> Page:
+    """The ends of several children in plain words, each under its name and state. `kept`: what is cut is not put away,
+    for it is kept with the child's own run."""
+    parts = []
+    for one in outcomes:
+        name, ending = shown(one.label), one.ending
+        where = _where(ending) or (f"run {one.id}" if kept else "")
+        text = describe(name, ending, ANY)
+        parts.append(Part(f"## {name} ({ending.state})", Long(text, where, note=_note(ending, text)), ending.state))
+    return Page("", tuple(parts))
+
+
+def listed(outcomes: tuple[ChildOutcome, ...], room: int = ANY) -> str:
+    return fit_here(plain_page(outcomes, kept=True), room)
+
+
+def shown(label: str) -> str:
+    """A label as it may stand in a line of others' words."""
+    return one_line(label, 200)

@@ -1,0 +1,131 @@
+"""Price tags: what the first prompt of a new run should cost, and what came of what was expected.
+
+Siblings share a prefix: their instructions and tools, and what a fork has from another conversation. The first that
+sends it gives it to the provider's cache, the others read it there; so does whoever forks a run whose last prompt that
+cache still has. All of it is an estimate: of a conversation that a provider has counted by its count, of anything else
+by its bytes.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from retinue.core.cache_figures import BYTES_PER_TOKEN, LASTS_MS, NO_CACHE, Prefix, Tag, counted, tag
+from retinue.core.shared import Shared
+from retinue.core.spec import Base, Order, Spec
+from retinue.core.state import Run, calls_of
+from retinue.core.step_context import Desk, size
+from retinue.core.values import ModelInfo, Usage
+
+
+class Source(NamedTuple):
+    """Whose conversation a fork goes on from, and which part of it."""
+
+    spec: Spec
+    run: Run
+    base: Base
+
+
+class Expected(NamedTuple):
+    """A prompt that is to be sent to `info`. Siblings share `shared` tokens of it, by the name of `prefix`; `warm`
+    tokens are in the cache already, whoever is first; `own` are its own."""
+
+    info: ModelInfo
+    prefix: Prefix
+    shared: int
+    warm: int
+    own: int
+
+    @property
+    def is_waited_for(self) -> bool:
+        """Whether siblings wait until the first of them has the prefix in the cache."""
+        return 0 < self.info.shared_tokens <= self.shared
+
+    def tag(self, *, is_first: bool) -> Tag:
+        """What it costs the first who sends the prefix, or one of the others."""
+        cached = self.warm if is_first or not self.is_waited_for else max(self.warm, self.shared)
+        return tag(self.info, self.shared + self.own, cached)
+
+
+def expect(shared: Shared, order: Order, model: str, now: int, source: Source | None, lent: Prefix = ()) -> Expected:
+    """The first prompt of a run. `lent` tells apart those of one agent that are not shown the same tools."""
+    head = _head(shared, order)
+    tokens, warm = (head, 0) if source is None else _inherited(shared, order, model, now, source, head)
+    is_fork = source is not None and source.spec.order.agent == order.agent
+    prefix = (model, order.agent, order.instructions, () if is_fork else lent, None if source is None else source.base)
+    own = size(order.task) + size(order.context.text)
+    return Expected(shared.models[model], prefix, tokens, warm, own // BYTES_PER_TOKEN)
+
+
+def _head(shared: Shared, order: Order) -> int:
+    """About how many tokens the instructions and the tools of a run are."""
+    definition = shared.definitions.get(order.agent)
+    if definition is None:
+        return 0
+    other = 0 if order.instructions is None else size(order.instructions) - size(definition.instructions)
+    return max(0, definition.size + other) // BYTES_PER_TOKEN
+
+
+def _inherited(shared: Shared, order: Order, model: str, now: int, source: Source, head: int) -> tuple[int, int]:
+    """Tokens of the conversation that a fork goes on from, with the head, and how many of them are in the cache: those
+    of the last prompt of that run, if the fork sends it again as it was."""
+    spec, run, base = source
+    calls = calls_of(run)
+    counted_to = run.length if calls is None else calls.message
+    total = run.prompt if calls is not None and run.prompt else run.context + run.fresh // BYTES_PER_TOKEN
+    is_whole = base.start == run.start and base.length >= counted_to
+    is_alike = order.agent == spec.order.agent and _instructions(shared, order) == _instructions(shared, spec.order)
+    if is_whole and is_alike:
+        is_warm = model == spec.model and run.warm_until > now
+        return total, min(run.prompt, total) if is_warm else 0
+    part, whole = base.length - base.start, max(1, counted_to - run.start)
+    return max(0, total - _head(shared, spec.order)) * min(part, whole) // whole + head, 0
+
+
+def _instructions(shared: Shared, order: Order) -> str:
+    definition = shared.definitions.get(order.agent)
+    return order.instructions if order.instructions is not None else definition.instructions if definition else ""
+
+
+def tagged(spec: Spec, parent: Run, d: Desk) -> Spec:
+    """A child that is about to be taken on, with its price tag. Whoever shares its prefix and comes later knows."""
+    order, held = spec.order, spec.capabilities
+    if order.context.kind == "run":
+        info = d.shared.models[spec.model]
+        known = max(_head(d.shared, order), order.context.tokens)
+        return replace(spec, tag=tag(info, known + size(order.task) // BYTES_PER_TOKEN, 0))
+    source = None if spec.base is None else Source(d.spec, parent, spec.base)
+    expected = expect(d.shared, order, spec.model, d.now, source, (held.tools, held.deny))
+    is_first, prefixes = True, d.tree.prefixes
+    if expected.is_waited_for:
+        is_first = not prefixes.is_warm(expected.prefix, d.now)
+        prefixes.send(expected.prefix, d.now)
+    return replace(spec, tag=expected.tag(is_first=is_first))
+
+
+def expected_of_cache(run: Run, d: Desk) -> int:
+    """Tokens of the next prompt that the provider's cache should have: a run's last prompt is the beginning of its
+    next; before the first, its tag says so."""
+    if run.prompt:
+        return run.prompt if run.warm_until > d.now else 0
+    return d.spec.tag.cached if d.spec.tag is not None and not run.turn else 0
+
+
+def reckon(run: Run, d: Desk, used: Usage, expected: int) -> Run:
+    """A call is paid for: what its cache was to give and gave is counted, for the run and everybody above it."""
+    first = d.spec.tag
+    if expected and first is not None and not run.prompt:
+        # The tag went by bytes, where nobody had counted: now it is known how many tokens they are.
+        expected = used.input * first.cached // first.prompt
+    cached = counted(d.model, used, expected)
+    if cached is NO_CACHE:
+        return run
+    d.tree.ledger.count(run.id, cached)
+    return replace(run, cache=run.cache.plus(cached))
+
+
+def warm_until(d: Desk, used: Usage) -> int:
+    """What a provider has just read it has at hand for a while, if it is long enough for its cache."""
+    return d.now + LASTS_MS if 0 < d.model.cache_tokens <= used.input else 0

@@ -1,0 +1,109 @@
+"""Questions: what a tool asks, and what needs a permission. Each names exactly one call; the first answer closes it.
+
+A permission is given by a person, never by another run. What a tool asks may be answered by the parent when no person
+is there, unless the parent is waiting for this very run.
+"""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from retinue.core import permissions as permits
+from retinue.core.calls import ONE_CALL, announce, beyond_budget, close_call, let_rest, settle, start_tool
+from retinue.core.capabilities import gate
+from retinue.core.children import stale
+from retinue.core.events import Answered, Asked, Decided, Granted, Posted
+from retinue.core.ids import clip, digest
+from retinue.core.spawn import cannot_write
+from retinue.core.state import NOTHING, Calls, Question, Run, calls_of
+from retinue.core.step_context import Desk
+from retinue.core.values import Call, Grant, Guard, Mail, Result, Usage
+
+TEXT = 4_000
+NOBODY = "Nobody is there to answer. Go on with your best judgement, and say in your result what you assumed."
+ASKS = "{label} asks: {text}\n(Answer with a message to {id}.)"
+
+
+def ask(run: Run, calls: Calls, event: Asked, d: Desk) -> Run:
+    """A tool cannot finish without an answer: from a person, from the parent, or from nobody."""
+    text = clip(event.question, TEXT)
+    if not d.order.may_ask:
+        result = Result(call_id=event.call_id, name=event.name, text=NOBODY, error=True, denied=True)
+        return close_call(run, d, calls, event.index, result)
+    if d.order.questions == "deny":
+        parent = d.spec.parent
+        if _is_waited_for(run, d) or cannot_write(d.tree, run.id, parent) is not None:
+            result = Result(call_id=event.call_id, name=event.name, text=NOBODY, error=True, denied=True)
+            return close_call(run, d, calls, event.index, result)
+        words = ASKS.format(label=d.order.name, text=text, id=run.id)
+        d.tell(parent, Posted(mail=Mail(seq=0, text=words, sender=run.id)))
+    calls = let_rest(calls, event.index)
+    id = digest(run.id, run.turn, event.index, event.call_id, text)[:16]
+    question = Question(index=event.index, id=id, call_id=event.call_id, text=text, tool=event.name)
+    announce(run, d, question)
+    calls = replace(calls, asks=calls.asks | 1 << event.index, questions=(*calls.questions, question))
+    return settle(run, d, calls)
+
+
+def _is_waited_for(run: Run, d: Desk) -> bool:
+    """Whether nobody above could read a question before this very run has ended."""
+    parent = d.tree.runs.get(d.spec.parent)
+    if parent is None or d.order.join != "none":
+        return True
+    calls = calls_of(parent)
+    return calls is not None and any(run.id in watch.runs for watch in calls.waits)
+
+
+def answer(run: Run, calls: Calls, event: Answered, d: Desk) -> Run:
+    """The answer to what a tool asked. A permission is not given by a text."""
+    if any(q.index == event.index and q.kind == "permission" for q in calls.questions):
+        raise stale(run, event, f"call {event.index} needs a yes or a no, not a text")
+    return close_call(run, d, calls, event.index, Result(call_id=event.call_id, text=event.text))
+
+
+def hear_parent(run: Run, calls: Calls, mail: Mail, d: Desk) -> Run | None:
+    """Mail from the parent answers the oldest question that was put to it; otherwise it is only mail."""
+    if d.order.questions != "deny" or not mail.sender or mail.sender != d.spec.parent or mail.steer:
+        return None
+    asked = next((q for q in calls.questions if q.kind == "question"), None)
+    if asked is None:
+        return None
+    return close_call(run, d, calls, asked.index, Result(call_id=asked.call_id, name=asked.tool, text=mail.text))
+
+
+def decide(run: Run, calls: Calls, event: Decided, d: Desk) -> Run:
+    """A person has decided about a call. What was taken from the run meanwhile stays taken."""
+    call, index = event.call, event.index
+    id = permits.question_id(run.id, event.turn, index, call)
+    asked = next((q for q in calls.questions if q.index == index and q.kind == "permission"), None)
+    if event.turn != run.turn or asked is None or not asked.id == event.question == id:
+        raise stale(run, event, "no permission is asked for this call, or it was decided before")
+    guard = d.definition.guards.get(call.name, Guard())
+    refusal = None
+    if not event.allow:
+        refusal = f"Denied by {event.by or 'the user'}." + (f" {event.reason}" if event.reason else "")
+    elif (why := gate(d.tree.ancestry(run.id), call.name, d.now)) is not None:
+        refusal = f"Refused: {why}."
+    elif (ruling := _rule_now(run, d, call, guard)).verdict == "deny":
+        refusal = f"Denied: {ruling.why}."
+    elif (lack := d.tree.ledger.lacks(run.id, ONE_CALL)) is not None:
+        run, refusal = beyond_budget(run, d, lack)
+    if refusal is not None:
+        result = Result(call_id=call.id, name=call.name, text=refusal, error=True, denied=True)
+        return close_call(run, d, calls, index, result)
+    subject = permits.subject_of(call, guard, d.order.cwd)
+    if event.always and subject is not None:
+        root = d.spec.root if d.tree.is_live(d.spec.root) else run.id
+        rule = permits.rule_for("allow", call.name, subject)
+        d.tell(root, Granted(grant=Grant(rule=rule, cwd=d.order.cwd)))
+    d.tree.ledger.settle(run.id, NOTHING, ONE_CALL)
+    start_tool(run, d, index, call)
+    bit = 1 << index
+    questions = tuple(q for q in calls.questions if q.index != index)
+    calls = replace(calls, tools=calls.tools | bit, asks=calls.asks & ~bit, questions=questions)
+    run = replace(run, usage=run.usage.plus(Usage(calls=1)), last_tool=call.name)
+    return settle(run, d, calls)
+
+
+def _rule_now(run: Run, d: Desk, call: Call, guard: Guard) -> permits.Ruling:
+    return permits.rule_on(d.tree.ancestry(run.id), call, guard, (), d.rules.mode, d.tree.cwds(run.id))

@@ -1,0 +1,84 @@
+"""Time and restarts: what a run does when a deadline passes, or when a new process finds it open."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from retinue.core.calls import close_recovered, settle, start_tool, start_woken, wake
+from retinue.core.ending import finish
+from retinue.core.events import Recovered
+from retinue.core.state import Calls, Run, Thinking, Waiting
+from retinue.core.step_context import Desk
+from retinue.core.suspects import is_guilty, is_in_flight, weigh
+from retinue.core.tree import Tree
+from retinue.core.values import Result
+
+UNKNOWN = (
+    "Interrupted by a restart: this call may or may not have taken effect. "
+    "Check before you repeat it. (outcome_unknown)"
+)
+
+
+def again(run: Run, event: Recovered) -> Run:
+    """Taken up by a new process. A defect that an earlier one met is tried again."""
+    suspicion = weigh(run, event) if is_in_flight(run) else run.suspicion
+    return replace(run, restarts=run.restarts + 1, epoch=event.epoch, suspicion=suspicion, defect="")
+
+
+def stop_recovery(run: Run, event: Recovered, d: Desk) -> Run | None:
+    """Why a run is not taken up again after a restart: it asked not to be, it is too old, or it keeps killing us."""
+    rules, order = d.rules, d.order
+    if order.on_restart == "fail":
+        return finish(run, d, "interrupted", "restart", error="the process died while the run was open")
+    if d.now - d.spec.created_at > rules.max_age_ms:
+        return finish(run, d, "interrupted", "too_old", error="the run was too old to be taken up again")
+    if run.restarts >= rules.max_restarts:
+        return finish(run, d, "interrupted", "restarts", error=f"the run was restarted {run.restarts} times")
+    if is_in_flight(run) and is_guilty(run, event, rules):
+        n = run.suspicion.alone + 1 if run.suspicion is not None else 1
+        error = f"the process died {n} times in a row as soon as this run was taken up, and not without it"
+        return finish(run, d, "interrupted", "quarantined", error=error)
+    return None
+
+
+def recover_calls(run: Run, calls: Calls, event: Recovered, d: Desk) -> Run:
+    """Tools that were under way are repeated, looked after, or reported as unknown: by their class, never by luck."""
+    stopped = stop_recovery(run, event, d)
+    if stopped is not None:
+        return stopped
+    run = again(run, event)
+    for found in event.calls:
+        bit = 1 << found.index
+        if not calls.tools & bit or event.turn != run.turn:
+            continue
+        if found.restart == "unsafe":
+            result = Result(call_id=found.call.id, name=found.call.name, text=UNKNOWN, error=True)
+            run = d.append(run, result)
+            calls = replace(calls, open=calls.open & ~bit, tools=calls.tools & ~bit)
+        else:
+            start_tool(run, d, found.index, found.call, again=True)
+    for watch in calls.waits:
+        if calls.woken >> watch.index & 1:
+            start_woken(run, d, watch, again=True)
+    run, calls = close_recovered(run, d, calls)
+    return settle(run, d, wake(run, d, calls))
+
+
+def waiting_for_provider(tree: Tree) -> list[str]:
+    """The runs of a tree that wait for their provider."""
+    return [id for id, run in tree.runs.items() if isinstance(run.state, Thinking) and run.state.retry_at is not None]
+
+
+def out_of_time(run: Run, d: Desk) -> Run | None:
+    if run.deadline is None or run.deadline > d.now:
+        return None
+    return finish(run, d, "timed_out", "deadline", error="the deadline passed")
+
+
+def waited_too_long(run: Run, d: Desk) -> Run:
+    """Every wait has an end. (A timer that comes early, or late for an older wait, changes nothing.)"""
+    if run.wake_at is None or run.wake_at > d.now:
+        return run
+    if isinstance(run.state, Waiting) and run.state.calls is None and run.said:
+        return finish(run, d, "completed", "idle")
+    return finish(run, d, "timed_out", "waited_too_long", error="nothing came within the longest wait that is allowed")

@@ -1,0 +1,234 @@
+"""What is asked for: an order for a run, the spec that it becomes, and what else a tool may want of the machine."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from retinue.core.cache_figures import Tag
+from retinue.core.values import Budget, Capabilities, Join, Limits, Origin, Report, Value
+from retinue.formats.safe_text import one_line
+
+
+class Base(Value):
+    """A fork's prefix: the first `length` messages of another conversation, visible from `start`."""
+
+    conversation: str
+    length: int
+    start: int = 0
+
+
+class Context(Value):
+    """What a child knows before it starts: nothing, a summary, its parent's last n turns, all of its parent's
+    conversation, or that of `run`, which has ended (`base`, of about `tokens`)."""
+
+    kind: Literal["none", "summary", "last", "fork", "run"] = "none"
+    text: str = ""
+    n: int = 0
+    run: str = ""
+    base: Base | None = None
+    tokens: int = 0
+
+
+class Lane(Value):
+    """A named queue with a size, for one tree of runs (`scope`) or for all. `on_full` decides whether a spawn waits in
+    it or is refused, which only a lane of one tree can do: only there it is known how many others want a slot."""
+
+    name: str
+    size: int
+    on_full: Literal["queue", "refuse"] = "queue"
+    scope: Literal["all", "tree"] = "all"
+
+    @property
+    def is_shared(self) -> bool:
+        return self.scope == "all" and self.on_full == "queue"
+
+    def __post_init__(self) -> None:
+        if self.size < 1:
+            raise ValueError(f"lane {self.name!r} must have room for at least one run, not {self.size}")
+
+
+class Loaded(Value):
+    """A file whose text is part of a run's instructions, and about how many tokens it costs in each turn."""
+
+    path: str
+    sha256: str
+    bytes: int
+    tokens: int
+
+
+class Retry(Value):
+    """How often a model call is tried, and how long between tries (full jitter below base * 2^n); then the run waits
+    for its provider and tries once in a while, or fails."""
+
+    attempts: int = 6
+    base_ms: int = 500
+    cap_ms: int = 60_000
+    then: Literal["wait", "fail"] = "wait"
+
+    def __post_init__(self) -> None:
+        if self.attempts < 1 or self.base_ms < 0 or self.cap_ms < 0:
+            raise ValueError("a retry policy has at least one attempt and no negative times")
+
+
+DRAWN = "drawn"
+"""A share by which nothing is set aside: the budget is a limit, and what is spent comes from the parent's account."""
+
+
+class Order(Value):
+    """What a caller asks for when it wants a run. Every field has the default of a plain child.
+
+    `orphans` says what becomes of the run's children when it ends first, `bond` what becomes of itself when its parent
+    does ("" leaves that to the parent). `news`: whether a parent that was not waiting is told by mail. A `group` of
+    `group_size` whose members announce also announces a summary, after the last of them. `fail_fast`: the failure of
+    one child of a call ends its siblings. `results` is the order of those of one call; `creation` is also that of news
+    which is read together. `aggregate`: whether the results of children that are joined by turn stand in
+    their own call's answer, or those of all such calls of the turn together in that of the last. `while_waiting`: what
+    becomes of a user's message to a parent that waits for this child. `mixed_submit`: whether a run that hands in its
+    result beside other calls is asked again, or has failed. `skip_token`: words that as a whole last text mean that
+    there is nothing to tell. A reply of more than `keep_whole` bytes is also kept as an artifact.
+    `questions`: whether somebody is there to answer them ("" leaves that to the parent; for a root it means that tools
+    may ask, and that what would need a permission is denied). `isolation`: whether it works in a copy of its own.
+    `loaded` are the files that its instructions were put together from. `remark` is what whoever reads the result is to
+    know about the order. `dialect` is that of the tool that asks for it, and `level` how many runs of it lie between
+    this one and the one that was given the dialect, this one included. `may_ask`: whether its tools may ask others;
+    what needs a permission is asked for all the same.
+    """
+
+    agent: str
+    task: str
+    label: str = ""
+    join: Join = "call"
+    report: Report = "text"
+    report_prompt: str = ""
+    must_submit: bool = False
+    skip_token: str = ""
+    context: Context = Context()
+    access: Capabilities = Capabilities()
+    instructions: str | None = None
+    unknown_tool: Literal["error", "ignore"] = "error"
+    budget: Budget = Budget()
+    share: str = ""
+    weight: int = 0
+    timeout_ms: int | None = None
+    clock: Literal["start", "created"] = "start"
+    lanes: tuple[Lane, ...] = ()
+    limits: Limits = Limits()
+    group: str = ""
+    group_kind: str = ""
+    group_size: int = 0
+    model: str = ""
+    cwd: str = ""
+    retention: Literal["keep", "delete"] = "keep"
+    orphans: Literal["cancel", "keep", "wait"] = "cancel"
+    bond: Literal["", "cancel", "keep", "wait"] = ""
+    news: bool = True
+    host: bool = False
+    max_turns: int | None = None
+    grace_turns: int = 0
+    results: Literal["input", "completion", "creation"] = "input"
+    compose: bool = False
+    fail_fast: bool = False
+    aggregate: Literal["call", "turn"] = "call"
+    while_waiting: Literal["keep", "refuse"] = "keep"
+    mixed_submit: Literal["ask", "fail"] = "ask"
+    keep_whole: int | None = None
+    origin: Origin | None = None
+    on_restart: Literal["resume", "fail"] = "resume"
+    announce: bool = False
+    retry: Retry = Retry()
+    questions: Literal["", "ask", "deny"] = ""
+    isolation: Literal["", "worktree"] = ""
+    loaded: tuple[Loaded, ...] = ()
+    remark: str = ""
+    dialect: str = ""
+    level: int = 0
+    may_ask: bool = True
+
+    @property
+    def shown_group(self) -> str:
+        """The group that people know it by: one that is summed up, not one that is only counted."""
+        return self.group if self.group_size else ""
+
+    @property
+    def name(self) -> str:
+        """What the run is called, as it may stand in a line of others' words: a label is what a model wrote."""
+        return one_line(self.label or self.agent, 200)
+
+    @property
+    def granted(self) -> Budget:
+        """What its parent has set aside for it."""
+        return Budget() if self.share == DRAWN else self.budget
+
+    def __post_init__(self) -> None:
+        if self.weight < 0:
+            raise ValueError(f"Order.weight must be 0 or more, not {self.weight}")
+
+
+class Slot(Value):
+    """Where in its parent a child hangs: the turn, the call in that turn, the item in that call."""
+
+    turn: int
+    index: int
+    item: int
+    call_id: str
+    tool: str = ""
+
+
+class Spec(Value):
+    """The immutable order for one run, with everything that was decided when it was taken on. `tag` is what its first
+    prompt was expected to cost."""
+
+    id: str
+    order: Order
+    root: str
+    parent: str = ""
+    depth: int = 0
+    path: str = "0"
+    created_at: int = 0
+    slot: Slot | None = None
+    conversation: str = ""
+    base: Base | None = None
+    resumes: str = ""
+    capabilities: Capabilities = Capabilities()
+    model: str = ""
+    origin: Origin = Origin()
+    tag: Tag | None = None
+
+
+class Send(Value):
+    """A message that a run wants to send to another."""
+
+    to: str
+    text: str
+    steer: bool = False
+
+
+class Wait(Value):
+    """Keep the call open until all of these children have ended, or the first of them, or the time is over; then run
+    the tool again, with `then` as its arguments. What a waiting run hears of them it hears also without waiting."""
+
+    runs: tuple[str, ...]
+    timeout_ms: int
+    first: bool = False
+    then: str = "{}"
+
+
+class Orders(Value):
+    """What a tool wants the machine to do, all of it or nothing.
+
+    `answer` is the call's result, unless children are joined or there is a `wait`: then the call stays open until they
+    have ended. `posts` are texts for the channel that asked. `refusals` maps a limit's name to the words that the
+    family uses for it ("" for any other limit); `{why}` in them stands for the numbers, `{json}` for the same
+    inside a string of JSON. `pause` ends the turn and waits for news.
+    """
+
+    spawns: tuple[Order, ...] = ()
+    sends: tuple[Send, ...] = ()
+    cancels: tuple[str, ...] = ()
+    posts: tuple[str, ...] = ()
+    answer: str | None = None
+    wait: Wait | None = None
+    pause: bool = False
+    refusals: dict[str, str] = msgspec.field(default_factory=dict)

@@ -1,0 +1,137 @@
+"""What one step has before it: the run's spec, the time, its tree; and where it leaves messages, effects and news."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from retinue.core.effects import Deliver, Effect
+from retinue.core.events import RunEvent
+from retinue.core.ids import clip, digest
+from retinue.core.notices import of_parent
+from retinue.core.shared import Shared
+from retinue.core.spec import Order, Spec
+from retinue.core.state import NOTHING, Run, Thinking
+from retinue.core.tree import Tree
+from retinue.core.values import Assistant, Capabilities, Definition, Delivery, Message, ModelInfo, Rules, Words
+
+NO_WORDS = Words()
+OVERHEAD = 24
+"""Bytes that a provider may add around one message: counted as tokens, so that a bound stays a bound."""
+IMAGE = 8_192
+"""More tokens than any provider counts for one picture."""
+
+
+class Desk:
+    """One for each step."""
+
+    __slots__ = ("now", "order", "rules", "shared", "spec", "tree")
+
+    def __init__(self, tree: Tree, spec: Spec, now: int) -> None:
+        self.tree, self.spec, self.now = tree, spec, now
+        self.order: Order = spec.order
+        self.shared: Shared = tree.shared
+        self.rules: Rules = tree.shared.rules
+
+    @property
+    def definition(self) -> Definition:
+        return self.tree.shared.definitions[self.spec.order.agent]
+
+    @property
+    def words(self) -> Words:
+        """How the tool that started this run speaks of it."""
+        parent = self.tree.specs.get(self.spec.parent)
+        return of_parent(self.tree.shared.definitions.get(parent.order.agent), self.spec) if parent else NO_WORDS
+
+    @property
+    def model(self) -> ModelInfo:
+        return self.tree.shared.models[self.spec.model]
+
+    def access(self, run: Run) -> Capabilities:
+        """What the run holds itself; `tree.held` also asks everybody above it."""
+        return run.access if run.access is not None else self.spec.capabilities
+
+    def append(self, run: Run, message: Message) -> Run:
+        """Add a message to the run's conversation, in this transaction."""
+        self.write(run, message)
+        return replace(run, length=run.length + 1, fresh=run.fresh + weight(message))
+
+    def write(self, run: Run, message: Message) -> None:
+        """The same, for whoever counts it in the run's row himself."""
+        self.tree.changes.messages.append((self.spec.conversation, run.length, message))
+
+    def perform(self, effect: Effect) -> None:
+        self.tree.changes.effects.append(effect)
+
+    def dispatch(self, delivery: Delivery) -> None:
+        """Put an announcement into the outbox, in this transaction."""
+        self.tree.changes.deliveries[delivery.key] = delivery
+        if delivery.state == "pending":
+            self.tree.keep_delivery(delivery)
+            self.perform(Deliver(key=delivery.key, at=delivery.next_at))
+
+    def say(self, text: str, *what: object, note: str = "") -> None:
+        """Tell the channel that asked for the work, if there is one. `what` names the message within the run."""
+        spec = self.spec
+        if spec.origin.channel:
+            self.dispatch(
+                Delivery(
+                    key=digest(spec.id, *what),
+                    run=spec.id,
+                    root=spec.root,
+                    path=spec.path,
+                    origin=spec.origin,
+                    text=clip(text, self.rules.mail_cap),
+                    note=note,
+                    next_at=self.now,
+                )
+            )
+
+    def tell(self, id: str, event: RunEvent) -> None:
+        self.tree.tell(id, event)
+
+    def has_children(self, run: Run) -> bool:
+        return self.tree.n_live(run.id) > 0
+
+    def children(self, run: Run) -> list[str]:
+        """Live children, oldest first. (An ended child that still has children of its own is not live.)"""
+        runs = self.tree.runs
+        return [c for c in self.tree.children.get(run.id, ()) if c in runs]
+
+    def bound(self, run: Run) -> list[str]:
+        """Live children that may not outlive the run."""
+        if not self.holds_back(run, all=False):
+            return []
+        specs = self.tree.specs
+        return [c for c in self.children(run) if specs[c].order.bond != "keep"]
+
+    def holds_back(self, run: Run, *, all: bool) -> bool:
+        """Whether a child is live that must end before the run may; with `all`, any child must."""
+        return self.tree.n_live(run.id) > (0 if all else self.tree.bonds("keep", run.id))
+
+    def stays(self, run: Run) -> bool:
+        """Whether a child is live that the run waits for before it is done."""
+        return self.tree.bonds("wait", run.id) > 0
+
+
+def seated(run: Run, now: int) -> Run:
+    """Between two acts of one turn: the run holds its slots, and nothing of it is under way or held in the ledger."""
+    return replace(run, state=idle(run, now))
+
+
+def idle(run: Run, now: int) -> Thinking:
+    """The state of a run between two acts."""
+    return Thinking(attempt=run.attempt, purpose="turn", hold=NOTHING, max_output=0, retry_at=now)
+
+
+def size(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode("utf-8", "replace"))
+
+
+def weight(message: Message) -> int:
+    """An upper bound of a message's tokens: its bytes, and what a provider wraps around it."""
+    match message:
+        case Assistant():
+            calls = sum(size(c.args) + size(c.name) + OVERHEAD for c in message.calls)
+            return size(message.text) + size(message.opaque) + calls + OVERHEAD
+        case _:
+            return size(message.text) + OVERHEAD + IMAGE * len(message.images)

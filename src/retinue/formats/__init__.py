@@ -1,0 +1,1 @@
+"""Pure parsers and writers of small formats, which any layer may use."""

@@ -1,0 +1,193 @@
+"""Plans become agents, each once. A plan is written beside the store before its first run is started, so that whoever
+takes the store over can build the same agents again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace as changed
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from retinue.agent import Agent
+from retinue.agent_files.agent_spec import AgentSpec, Library
+from retinue.agent_files.conversion import to_agents
+from retinue.agent_files.start_agent_tool import StaffArgs, StaffTool
+from retinue.core.capabilities import narrow
+from retinue.core.spec import Loaded
+from retinue.core.values import Capabilities
+from retinue.errors import ConfigError
+from retinue.host.keys import Lender
+from retinue.host.mcp_pool import McpPool
+from retinue.host.plan import Plan
+from retinue.host.project_paths import private_directory, write_private
+from retinue.runtime.secret_filter import clean_value
+from retinue.sandbox.regular_file import read_small
+from retinue.tools.base import Caller, Returned
+from retinue.tools.families.profiles import family, settings_of
+
+MOST_BYTES = 64 << 20
+_STAMP = re.compile(r"-([0-9a-f]{8})(?=\.|$)")
+
+
+class Staff(StaffTool):
+    """Agents by the names that their files give them, started by those that they have in the store."""
+
+    def __init__(self, staff: Mapping[str, AgentSpec], stamp: str) -> None:
+        super().__init__(staff)
+        self._stamp = stamp
+
+    async def call(self, caller: Caller, args: StaffArgs) -> Returned:
+        spec = self.staff.get(args.name)
+        if spec is None or not args.task.strip():
+            return await super().call(caller, args)
+        name = f"{args.name}-{self._stamp}"
+        if not spec.background:
+            return caller.spawn(name, args.task, label=args.name)
+        told = f"{args.name} works in the background as run {caller.child_id()}; you will be told when it has ended."
+        return caller.spawn(name, args.task, label=args.name, answer=told, join="none")
+
+
+class Plans:
+    """The agents of a host. `folder` is where plans are kept; "" keeps them in memory. `offered` are models that plans
+    have beside those of their agents; `learn` tells the runtime of one."""
+
+    def __init__(self, folder: str, models: Lender, pool: McpPool | None = None) -> None:
+        self._folder, self._models = folder, models
+        self.pool = pool or McpPool(None)
+        self._agents: dict[str, Agent] = {}
+        self.offered: dict[str, None] = {}
+        self.learn: Callable[[str], None] = lambda model: None
+
+    async def agent(self, plan: Plan, env: Mapping[str, str] | None = None) -> Agent:
+        """The agent of a plan. The same plan gives the same agent, unless its servers offer something else by now.
+        `env` are the values of the variables that the servers name."""
+        tools = await self.pool.tools(plan, env or {})
+        plan = self._clean(plan)
+        plan = replace(plan, variant=_digest(tools)) if tools else plan
+        return self._made(plan, tools)
+
+    async def home(self, agent_name: str) -> Agent | None:
+        """The lead of the plan to which an agent belongs whose run is on record; None when its plan is not here."""
+        stamps = _STAMP.findall(agent_name)
+        if not stamps:
+            return None
+        if stamps[-1] in self._agents:
+            return self._agents[stamps[-1]]
+        plan = self._read(stamps[-1])
+        return None if plan is None else self._made(plan, await self.pool.tools(plan, {}))
+
+    async def recall(self, agent_name: str) -> Agent | None:
+        """The agent whose run, or whose helper's run, is on record; None when its plan is not here."""
+        lead = await self.home(agent_name)
+        return None if lead is None else next((a for a in lead.crew() if a.name == agent_name), lead)
+
+    def _made(self, plan: Plan, tools: Mapping[str, Any]) -> Agent:
+        if plan.stamp not in self._agents:
+            made = self._build(plan, tools)
+            for model in plan.offered:
+                self.learn(model)
+                self.offered[model] = None
+            self._keep(plan)
+            self._agents[plan.stamp] = made
+        return self._agents[plan.stamp]
+
+    def _build(self, plan: Plan, tools: Mapping[str, Any]) -> Agent:
+        """The lead of a plan with its staff. In the store each has the plan's stamp behind its name."""
+        library = Library(agents={spec.name: spec for spec in plan.specs})
+        families = tuple(family(f, **plan.settings.get(settings_of(f)[0], {})) for f in plan.families)
+        found = to_agents(
+            library,
+            default_model=self._model(plan.model),
+            families=families,
+            lead=plan.lead,
+            models=lambda name: self._model(plan.models[name]) if plan.models.get(name) else None,
+            tools=tools,
+            skills={skill.name: skill for skill in plan.skills},
+            files=plan.files,
+        )
+        loaded = tuple(
+            Loaded(path=f.path, sha256=f.sha256, bytes=f.bytes, tokens=f.tokens_estimate) for f in plan.files if f.text
+        )
+        staffs: dict[str, list[Agent]] = {name: [] for name in found}
+        named = {
+            name: changed(
+                agent,
+                name=f"{name}-{plan.stamp}",
+                staff=staffs[name],
+                tools=[
+                    Staff(t.staff, plan.stamp) if isinstance(t, StaffTool) else t
+                    for t in agent.tools
+                    if plan.has(_tool_name(t))
+                ],
+                options={**agent.options, "loaded": loaded} if loaded else agent.options,
+            )
+            for name, agent in found.items()
+        }
+        lead = named[plan.lead]
+        # Whatever runs is below the lead and has no more than it.
+        access = narrow(lead.options.get("access", Capabilities()), _access(plan, families))
+        named[plan.lead] = changed(lead, options={**lead.options, "access": access})
+        for name, agent in found.items():
+            staffs[name].extend(named[other.name] for other in agent.staff)
+        return named[plan.lead]
+
+    def _model(self, name: str) -> Any:
+        """Names with a colon are looked up by the runtime itself; of the others it wants to see the model."""
+        return name if not name or ":" in name else self._models.find(name)
+
+    def _clean(self, plan: Plan) -> Plan:
+        """Without the secrets that stand in instructions and in files that are quoted. Those of servers were taken out
+        by the command, for they are needed."""
+        return replace(clean_value(self._models.redactor, replace(plan, servers=())), servers=plan.servers)
+
+    def _keep(self, plan: Plan) -> None:
+        if not self._folder:
+            return
+        private_directory(self._folder)
+        path, text = self._path(plan.stamp), msgspec.json.encode(plan).decode()
+        with contextlib.suppress(OSError):
+            if read_small(path, MOST_BYTES) == text.encode():
+                return
+        write_private(path, text)
+
+    def _read(self, stamp: str) -> Plan | None:
+        if not self._folder:
+            return None
+        path = self._path(stamp)
+        try:
+            plan = msgspec.json.decode(read_small(path, MOST_BYTES), type=Plan)
+        except FileNotFoundError:
+            return None
+        except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
+            raise ConfigError(
+                f"the plan {path} cannot be read ({error}). Its runs stay as they are: put it back, or start anew."
+            ) from None
+        if plan.stamp != stamp:
+            raise ConfigError(f"the plan {path} was changed by hand. Its runs stay as they are: put it back.")
+        return plan
+
+    def _path(self, stamp: str) -> str:
+        return os.path.join(self._folder, f"{stamp}.json")
+
+
+def _tool_name(tool: Any) -> str:
+    return tool if isinstance(tool, str) else str(tool.schema.name)
+
+
+def _access(plan: Plan, families: Sequence[Any]) -> Capabilities:
+    """What the plan withholds is denied by name as well: the tools of families are nobody's own."""
+    off = {name for f in families for name in f.tool_names if not plan.has(name)}
+    off |= {name for name in plan.never if "*" not in name}
+    return replace(plan.access, deny=tuple(sorted({*plan.access.deny, *off})))
+
+
+def _digest(tools: Mapping[str, Any]) -> str:
+    import hashlib
+
+    return hashlib.sha256(msgspec.json.encode([tools[name].schema for name in sorted(tools)])).hexdigest()[:8]

@@ -1,0 +1,257 @@
+"""Reading a store without its host, and without loading the machine: enough for listings, addresses and completion.
+More than half of what a listing costs is reading Python, so that not even msgspec is imported here.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import apsw
+
+from retinue.errors import NotFound, StoreCorrupt
+from retinue.formats.safe_text import one_line
+from retinue.host.project_paths import Places
+from retinue.sandbox.regular_file import read_small
+from retinue.store.sqlite.database_file import connect
+from retinue.store.sqlite.sqlite_errors import reading
+from retinue.view import format as words
+
+LATEST = ("latest", "last", "@")
+MOST = 8
+_HEX = re.compile(r"[0-9a-f-]+")
+_SELECT = """
+select r.id, r.parent, r.root, s.body, r.body, r.state, r.created_at, r.ended_at, a.body
+from runs r join specs s on s.run = r.n left join accounts a on a.id = r.id"""
+
+
+class Line(NamedTuple):
+    """One run of a listing. `tokens` and `usd` (None: its model's price is not known) are of its whole tree,
+    `own_tokens` of itself; what of them is only a bound is in `tokens_estimated` and `usd_estimated`. `waits_for` is
+    what keeps its provider, when it waits for it; or what is asked about the limit, of the run `limit_of`, at which it
+    waits, and `more` what to add to it (nano-dollars where it is dollars). `cache` is what prompt caches were expected
+    to give to its tree, and gave. `group` is the group of background work that it belongs to."""
+
+    id: str
+    short: str
+    parent: str
+    root: str
+    label: str
+    agent: str
+    state: str
+    task: str
+    model: str
+    depth: int
+    turn: int
+    created_at: int
+    started_at: int | None
+    ended_at: int | None
+    own_tokens: int
+    tokens: int
+    usd: float | None
+    waits_for: str = ""
+    waits_kind: str = ""
+    tokens_estimated: int = 0
+    usd_estimated: float = 0.0
+    cost_is_known: bool = True
+    cache: dict[str, Any] | None = None
+    limit_of: str = ""
+    more: int = 0
+    group: str = ""
+
+    @property
+    def amounts(self) -> tuple[str, str]:
+        """Tokens and dollars, in words."""
+        tokens = words.tokens(self.tokens, is_bound=bool(self.tokens_estimated))
+        return tokens, words.money(self.usd, is_bound=bool(self.usd_estimated))
+
+
+class Shelf:
+    """A store that is only looked at. One whose file is missing is empty."""
+
+    def __init__(self, places: Places) -> None:
+        self.places = places
+        self._db: apsw.Connection | None = None
+        if os.path.exists(places.store):
+            with reading(places.store):
+                self._db = connect(places.store, read_only=True)
+        self._unpriced: set[str] = set()
+        self._attended = self._db is not None and is_attended(places.store)
+
+    def __enter__(self) -> Shelf:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        if self._db is not None:
+            self._db.close(True)
+
+    def roots(self, *, recent_since: int | None = None, limit: int = 1_000) -> list[Line]:
+        """Runs that a person started, newest first: all, or those that are open or have ended since."""
+        where, args = "where r.parent = ''", list[Any]()
+        if recent_since is not None:
+            where += " and (r.open = 1 or r.ended_at >= ?)"
+            args.append(recent_since)
+        return list(self._lines(f"{where} order by r.n desc limit ?", (*args, limit)))
+
+    def below(self, root: str) -> list[Line]:
+        """Everything below a root, in the order in which it came."""
+        return list(self._lines("where r.root = ? and r.parent <> '' order by r.n", (root,)))
+
+    def line(self, id: str) -> Line | None:
+        return next(self._lines("where r.id = ?", (id,)), None)
+
+    def open_runs(self) -> list[Line]:
+        return list(self._lines("where r.open = 1 order by r.n", ()))
+
+    def version(self) -> int:
+        """Changes when anything was committed."""
+        return 0 if self._db is None else int(self._db.pragma("data_version"))
+
+    def _lines(self, tail: str, args: Sequence[Any]) -> Iterator[Line]:
+        if self._db is None:
+            return
+        with reading(self.places.store):
+            if not self._db.execute("select 1 from sqlite_schema where name = 'runs'").get:
+                return
+            rows: list[Any] = self._db.execute(f"{_SELECT} {tail}", tuple(args)).fetchall()
+            models: list[Any] = self._db.execute("select name, body from models").fetchall()
+        id = ""
+        try:
+            self._unpriced = {name for name, body in models if not _is_priced(json.loads(body))}
+            for id, parent, root, spec, run, state, created_at, ended_at, account in rows:
+                times = (created_at, ended_at)
+                yield self._line(id, parent, root, json.loads(spec), json.loads(run), state, times, account)
+        except (ValueError, KeyError, TypeError, AttributeError):
+            what = f"the record of run {id}" if id else "the record of a model"
+            raise StoreCorrupt(
+                f"{self.places.store} is damaged: {what} cannot be read. Nothing was changed. See `retinue doctor`."
+            ) from None
+
+    def _line(
+        self,
+        id: str,
+        parent: str,
+        root: str,
+        spec: dict[str, Any],
+        run: dict[str, Any],
+        state: str,
+        times: tuple[int, int | None],
+        account: bytes | None,
+    ) -> Line:
+        order, usage = spec["order"], run.get("usage", {})
+        books = json.loads(account) if account else {}
+        spent, guess = books.get("spent") or [0, 0, 0, 0], books.get("guess") or [0, 0, 0]
+        word, model = words.state(state), spec.get("model", "")
+        at = run.get("state", {})
+        waits_for = at.get("waits_for", "") if at.get("retry_at") is not None else ""
+        limit_of = at.get("account", "") if at.get("asks") else ""
+        word = "needs_input" if limit_of == id else "waiting" if waits_for else word
+        return Line(
+            id=id,
+            short=words.short(id),
+            parent=parent,
+            root=root,
+            label=words.agent(order.get("label") or order["agent"]),
+            agent=words.agent(order["agent"]),
+            state=word if self._attended or word in words.ENDS else "paused",
+            task=order.get("task", ""),
+            model=model,
+            depth=spec.get("depth", 0),
+            turn=run.get("turn", 0),
+            created_at=times[0],
+            started_at=run.get("started_at"),
+            ended_at=times[1],
+            own_tokens=sum(usage.get(part, 0) for part in ("input", "output", "estimated")),
+            tokens=spent[0],
+            usd=None if model in self._unpriced and not spent[1] else spent[1] / 1e9,
+            waits_for=at["asks"] if limit_of else waits_for,
+            waits_kind=at["lack"] if limit_of else at.get("waits_kind", "") if waits_for else "",
+            tokens_estimated=guess[0],
+            usd_estimated=guess[1] / 1e9,
+            cost_is_known=not (guess[1] or guess[2] or (model in self._unpriced and spent[0])),
+            cache=words.cache_json(books.get("cache", {})),
+            limit_of=limit_of,
+            more=at.get("more", 0),
+            group=order.get("group", "") if order.get("group_size") else "",
+        )
+
+    def open_group(self, id: str) -> list[Line]:
+        """Who is still at work in a group of background work."""
+        return [line for line in self.open_runs() if line.group == id] if id else []
+
+    def resolve(self, address: str) -> Line:
+        """The run that an address means: part of an id, a name, `latest`, or `run/agent` for one below it."""
+        head, *rest = [part for part in address.strip().split("/") if part] or [""]
+        found = self._pick(self._heads(head), address)
+        for part in rest:
+            found = self._pick(_named(part, self._under(found)), address)
+        return found
+
+    def _heads(self, head: str) -> list[Line]:
+        if head in LATEST:
+            return self.roots(limit=1)
+        if _HEX.fullmatch(head.lower()):
+            like = head.lower() + "*"
+            tail = "where r.id glob ? or substr(r.id, 25) glob ? order by r.n desc limit 50"
+            if found := list(self._lines(tail, (like, like))):
+                exact = [line for line in found if line.id == head]
+                return exact or found
+        return _named(head, self.roots(limit=10_000), newest=True) if head else []
+
+    def _under(self, top: Line) -> list[Line]:
+        lines, kin = self.below(top.root), {top.id}
+        out = []
+        for line in lines:
+            if line.parent in kin:
+                kin.add(line.id)
+                out.append(line)
+        return out
+
+    def _pick(self, found: list[Line], address: str) -> Line:
+        if not found:
+            where = self.places.root
+            raise NotFound(f"there is no run {address!r} in {where}. `retinue ps --all --tree` lists what there is.")
+        if len(found) > 1:
+            listed = "; ".join(
+                f"{line.short} ({line.label}, {words.shown(line.state)}: {one_line(line.task, 40)})"
+                for line in found[:MOST]
+            )
+            more = f"; and {len(found) - MOST} more" if len(found) > MOST else ""
+            raise NotFound(f"{address!r} can mean {len(found)} runs: {listed}{more}. Write more of the id.")
+        return found[0]
+
+
+def _is_priced(model: dict[str, Any]) -> bool:
+    return None not in (model.get("price_in"), model.get("price_out"))
+
+
+def _named(name: str, lines: list[Line], *, newest: bool = False) -> list[Line]:
+    """Those of this name; otherwise those whose name or id begins so. `newest`: of several with one name the last."""
+    exact = [line for line in lines if name in (line.label, line.agent)]
+    if exact:
+        return exact[:1] if newest and exact[0].label != "main" else exact
+    return [line for line in lines if line.label.startswith(name) or line.short.startswith(name)]
+
+
+def is_attended(store: str) -> bool:
+    """Whether a process holds the store. The lock itself is not tried: that could be in the way of a host."""
+    try:
+        pid = int(read_small(store + ".lock", 32) or b"0")
+        os.kill(pid, 0)
+    except PermissionError:
+        return True
+    except (OSError, ValueError):
+        return False
+    return pid > 0 and not _is_zombie(pid)
+
+
+def _is_zombie(pid: int) -> bool:
+    """Whether it has ended and nobody has asked about it: where no first process does, it stays for ever."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return file.read().rpartition(b")")[2].split()[:1] == [b"Z"]
+    except OSError:
+        return False

@@ -1,0 +1,178 @@
+"""Which MCP servers a command may use: those of the project when it is trusted, the user's own, and those that are
+named on the command line. They are read and checked here, and started by the host.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+from msgspec.structs import replace
+
+from retinue.cli.context import Door
+from retinue.core.secret_values import secrets_of
+from retinue.formats.safe_text import reveal
+from retinue.host.plan import ServerSource
+from retinue.host.project_paths import config_home
+from retinue.host.project_trust import trusted_bytes
+from retinue.host.server_secrets import take_out
+
+OF_PROJECT = (".retinue/mcp.json", ".mcp.json", ".vscode/mcp.json", ".gemini/settings.json", ".codex/config.toml")
+_WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+@dataclass
+class Found:
+    """Servers that can be started, and what became of the others. `left_out` are in the form of `mcp_pool.told`."""
+
+    sources: list[ServerSource] = field(default_factory=list)
+    left_out: list[dict[str, Any]] = field(default_factory=list)
+    names: set[str] = field(default_factory=set)
+
+    def told(self, environ: Mapping[str, str]) -> tuple[tuple[ServerSource, ...], dict[str, str]]:
+        """For a plan: the servers without a secret in them, and what is to be brought beside it: the values of all
+        variables that a server could name, and the secrets that were taken out."""
+        names = set(_WORD.findall(msgspec.json.encode(self.sources).decode()))
+        env = {name: value for name, value in environ.items() if name in names} if self.sources else {}
+        sources = []
+        for source in self.sources:
+            without, taken = take_out(source, secrets_of(environ).values())
+            sources.append(without)
+            env |= taken
+        return tuple(sources), env
+
+
+def find_servers(
+    door: Door,
+    given: Sequence[str],
+    *,
+    strict: bool,
+    trusted: bool,
+    more: Mapping[str, Any] | None = None,
+    disabled: Sequence[str] = (),
+) -> Found:
+    """The first that names a server wins: command line, configuration (`more`), project (the nearest folder first),
+    user. Those that are `disabled` are left out wherever they stand."""
+    found = _find(door, given, strict, trusted, more or {})
+    kept = [
+        replace(source, servers={n: entry for n, entry in source.servers.items() if n not in disabled})
+        for source in found.sources
+    ]
+    return Found([source for source in kept if source.servers], found.left_out, found.names - set(disabled))
+
+
+def _find(door: Door, given: Sequence[str], strict: bool, trusted: bool, more: Mapping[str, Any]) -> Found:
+    found = Found()
+    for text in given:
+        if text.lstrip().startswith("{"):
+            _add(found, text.encode(), None, door.environ)
+        else:
+            path = Path(os.path.join(door.places.cwd, os.path.expanduser(text)))
+            _add(found, _read(path, f"--mcp-config {text}"), path, door.environ)
+    if strict:
+        return found
+    if more:
+        _add(found, msgspec.json.encode({"mcp_servers": more}), None, door.environ, dialect="codex")
+    for path in _of_project(door):
+        raw = trusted_bytes(door, path) if trusted else None
+        if raw is not None:
+            _add(found, raw, path, door.environ, is_ours=False)
+        else:
+            _list(found, path)
+    own = Path(config_home(door.environ), "mcp.json")
+    if own.is_file():
+        _add(found, _read(own, str(own)), own, door.environ)
+    return found
+
+
+def _of_project(door: Door) -> Iterable[Path]:
+    from retinue.agent_files.discovery import folders_between
+    from retinue.sandbox.bounded_read import real
+
+    here, root = real(door.places.cwd), real(door.places.root)
+    for folder in folders_between(here, root):
+        for name in OF_PROJECT:
+            path = folder / name
+            if path.is_file() and real(path).is_relative_to(root):
+                yield path
+
+
+def _read(path: Path, said: str) -> bytes:
+    from retinue.sandbox.bounded_read import read_file
+
+    try:
+        return read_file(path)
+    except OSError as error:
+        raise click.UsageError(f"{said} cannot be read ({error.strerror}).") from None
+
+
+def _add(
+    found: Found,
+    raw: bytes,
+    path: Path | None,
+    environ: Mapping[str, str],
+    *,
+    is_ours: bool = True,
+    dialect: str = "",
+) -> None:
+    """Take the servers of one file. A file that somebody has named and that cannot be read is an error."""
+    from retinue.tools.mcp_client.config_dialects import dialect_of, entries, translate
+    from retinue.tools.mcp_client.server_config import Source
+
+    name = str(path or "")
+    try:
+        tree = tree_of(raw, path)
+    except ValueError as error:
+        if is_ours:
+            raise click.UsageError(f"{name or '--mcp-config'}: {error}.") from None
+        found.left_out.append(_told("", "failed", str(error), name))
+        return
+    source = Source(file=name, dialect=dialect or dialect_of(tree, path))
+    servers, complaints = translate(tree, source, environ, {})
+    for complaint in complaints:
+        if complaint.fatal and not complaint.server and is_ours:
+            raise click.UsageError(f"{complaint}.")
+        if complaint.fatal:
+            found.left_out.append(_told(complaint.server, "failed", str(complaint), name))
+    raw_entries = entries(tree, source)[0]
+    taken = {s.name: raw_entries[s.name] for s in servers if s.name not in found.names}
+    found.names |= taken.keys()
+    if taken:
+        found.sources.append(ServerSource(file=name, dialect=source.dialect, servers=taken))
+
+
+def _list(found: Found, path: Path) -> None:
+    """Name what a project would start, and start nothing."""
+    from retinue.tools.mcp_client.config_dialects import dialect_of, entries
+    from retinue.tools.mcp_client.server_config import Source
+
+    try:
+        tree = tree_of(_read(path, str(path)), path)
+    except (ValueError, click.UsageError):
+        return
+    for name in entries(tree, Source(file=str(path), dialect=dialect_of(tree, path)))[0]:
+        said = "the project is not trusted: look at the file, then `retinue trust`"
+        found.left_out.append(_told(reveal(name, keep="")[:100], "untrusted", said, str(path)))
+
+
+def tree_of(raw: bytes, path: Path | None) -> dict[str, Any]:
+    """What a file of servers says; ValueError says why it cannot be used."""
+    from retinue.tools.mcp_client.config_dialects import parse
+
+    try:
+        tree = parse(raw.decode("utf-8-sig"), is_toml=path is not None and path.suffix == ".toml")
+    except UnicodeDecodeError:
+        raise ValueError("it is not UTF-8") from None
+    if not isinstance(tree, dict):
+        raise ValueError("it must be an object with the key mcpServers")
+    return tree
+
+
+def _told(name: str, status: str, error: str, source: str) -> dict[str, Any]:
+    return {"name": name, "status": status, "error": error, "tools": [], "withheld": [], "source": source, "notes": []}

@@ -1,0 +1,48 @@
+"""How far a conversation has been told: a reply with the step that recorded it, all else as soon as it is known."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from retinue.core.events import Entry, Replied
+from retinue.core.values import Assistant, Message
+from retinue.host.requests import Heard
+from retinue.store.base import Row
+
+
+class Place:
+    """The messages of one run that were not told yet; `n` is the number of the first of them."""
+
+    def __init__(self, n: int, messages: Sequence[Message] = ()) -> None:
+        self.n, self._messages = n, list(messages[n:])
+
+    @property
+    def known(self) -> int:
+        """How many messages of the conversation are known here."""
+        return self.n + len(self._messages)
+
+    def add(self, messages: Sequence[Message]) -> None:
+        self._messages.extend(messages)
+
+    def hear(self, run: str, entry: Entry) -> Iterator[Heard]:
+        """What can be told with a step."""
+        replies = int(isinstance(entry.event, Replied) and not entry.stale)
+        while self._messages:
+            if isinstance(self._messages[0], Assistant):
+                if not replies:
+                    return
+                replies -= 1
+            yield self._one(run)
+
+    def rest(self, run: str) -> Iterator[Heard]:
+        while self._messages:
+            yield self._one(run)
+
+    def _one(self, run: str) -> Heard:
+        self.n += 1
+        return Heard(run=run, n=self.n - 1, message=self._messages.pop(0))
+
+
+def inherited(row: Row) -> int:
+    """How many messages a run has from another."""
+    return row.spec.base.length if row.spec.base is not None else 0

@@ -1,0 +1,127 @@
+"""Which model is asked, and why: what was named, else what the environment says, else what needs no model at all."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from retinue.cli.exit_codes import NoProvider
+from retinue.errors import ConfigError
+
+OFFLINE = "offline/explorer"
+DEFAULTS = {
+    "anthropic": "claude-sonnet-4-5",
+    "openai": "gpt-5.2",
+    "gemini": "gemini-3-flash-preview",
+    "openrouter": "anthropic/claude-sonnet-4.5",
+    "mistral": "mistral-large-latest",
+    "deepseek": "deepseek-chat",
+    "xai": "grok-4",
+    "groq": "openai/gpt-oss-120b",
+}
+"""The model that is used of a provider when only its key is there, in the order in which keys are looked for."""
+SERVERS = {"ollama": 11434, "lmstudio": 1234, "llamacpp": 8080, "vllm": 8000}
+PROBE_SECONDS = 0.15
+SHORT = {
+    "sonnet": "anthropic:claude-sonnet-4-5",
+    "opus": "anthropic:claude-opus-4-5",
+    "haiku": "anthropic:claude-haiku-4-5",
+}
+"""Names without a number, as files of Claude's agents have them."""
+_FAMILIES = {"claude": "anthropic", "gpt": "openai", "o1": "openai", "o3": "openai", "o4": "openai", "gemini": "gemini"}
+
+
+class Choice(NamedTuple):
+    """A model, the reason for it, and what else could be used."""
+
+    model: str
+    why: str
+    hints: tuple[str, ...] = ()
+
+
+def choose(environ: Mapping[str, str], *, flag: str = "", agent: str = "", config: str = "") -> Choice:
+    """The model for a run. Raises `ConfigError` for a name that means nothing, `NoProvider` for a missing key."""
+    told = environ.get("RETINUE_MODEL", "")
+    for name, why in (
+        (flag, "--model"),
+        (agent, "its agent's file"),
+        (config, "the configuration"),
+        (told, "RETINUE_MODEL"),
+    ):
+        if name and name != "inherit":
+            return Choice(checked(name, environ), why)
+    from retinue.models.providers import PROVIDERS
+
+    for name, model in DEFAULTS.items():
+        provider = PROVIDERS[name]
+        found = next((key for key in provider.keys if environ.get(key, "").strip()), "")
+        if found:
+            return Choice(checked(f"{name}:{model}", environ), f"{found} is set")
+    keys = [key for p in PROVIDERS.values() if p.name not in DEFAULTS for key in p.keys if environ.get(key, "").strip()]
+    hints = [f"{key} is set: name one of its models with --model PROVIDER:MODEL" for key in keys]
+    hints += [f"a local server answers: use it with --model {name}:MODEL" for name in local_servers(environ)]
+    return Choice(OFFLINE, "no model configured", tuple(hints))
+
+
+def checked(name: str, environ: Mapping[str, str]) -> str:
+    """The full name of a model. Its provider is known and its key is there."""
+    name = name.strip()
+    if name == OFFLINE or name.startswith("local/"):
+        return name
+    if name in ("offline", "explorer"):
+        return OFFLINE
+    name = SHORT.get(name.lower(), name)
+    if "|" in name:
+        return "|".join(checked(part, environ) for part in name.split("|"))
+    if ":" not in name:
+        family = next((p for head, p in _FAMILIES.items() if name.lower().startswith(head)), "")
+        if not family:
+            near = difflib.get_close_matches(name, [OFFLINE, *DEFAULTS, *DEFAULTS.values()], n=1)
+            hint = f" Did you mean {near[0]!r}?" if near else ""
+            raise ConfigError(
+                f"there is no model {name!r}.{hint} Write PROVIDER:MODEL, as in anthropic:claude-sonnet-4-5; "
+                "`retinue models list` shows the providers."
+            )
+        name = f"{family}:{name}"
+    return _with_key(name, environ)
+
+
+def _with_key(name: str, environ: Mapping[str, str]) -> str:
+    from retinue.models.providers import ALIASES, PROVIDERS
+
+    head, _, model = (part.strip() for part in name.partition(":"))
+    wanted = head.lower()
+    provider = PROVIDERS.get(ALIASES.get(wanted, wanted))
+    if provider is None or not model:
+        near = difflib.get_close_matches(wanted, [*PROVIDERS, *ALIASES], n=1)
+        hint = f" Did you mean {near[0]!r}?" if near else ""
+        what = f"no provider {head!r}.{hint}" if provider is None else f"no model in {name!r}."
+        raise ConfigError(f"there is {what} `retinue models list` shows the providers.")
+    if provider.keys and not provider.key(environ):
+        raise NoProvider(
+            f"no key for {provider.name}",
+            f"set {' or '.join(provider.keys)} in the environment, or use --model {OFFLINE}, which needs none.",
+        )
+    if not provider.base_url(environ):
+        raise NoProvider(f"no address for {provider.name}", f"set {' or '.join(provider.urls)} in the environment.")
+    return f"{provider.name}:{model}"
+
+
+def local_servers(environ: Mapping[str, str]) -> list[str]:
+    """Servers on this machine that list models. They are offered, never used unasked."""
+    import socket
+
+    if environ.get("RETINUE_PROBE") == "0":
+        return []
+    found = []
+    for name, port in SERVERS.items():
+        try:
+            with socket.create_connection(("127.0.0.1", port), PROBE_SECONDS) as line:
+                line.settimeout(PROBE_SECONDS)
+                line.sendall(b"GET /v1/models HTTP/1.0\r\nHost: localhost\r\n\r\n")
+                if line.recv(64).split(b" ")[1:2] == [b"200"]:
+                    found.append(name)
+        except (OSError, ValueError):
+            continue
+    return found

@@ -1,0 +1,77 @@
+"""Who is to work, as a value: all that a host needs to build the agents of a run again after a crash. No keys."""
+
+from __future__ import annotations
+
+import hashlib
+from fnmatch import fnmatchcase
+from typing import Any
+
+import msgspec
+
+from retinue.agent_files.agent_spec import AgentSpec, Source
+from retinue.agent_files.agents_md import LoadedFile
+from retinue.agent_files.skills import Skill
+from retinue.core.values import Capabilities, Value
+
+FAMILY = "delegate"
+INSTRUCTIONS = """You work in the directory of a project, for a person who reads your last message and nothing else.
+
+Look before you claim: read files, search, run what you are permitted to run. Name places as path:line. Hand independent
+parts of a task to sub-agents when that saves time or room, and check what they report. When something is refused, do
+not try to get around it: do what you can without it and say what is missing. End with the answer, whole and short."""
+MAIN = AgentSpec(
+    name="main",
+    description="The agent that works when none is named.",
+    instructions=INSTRUCTIONS,
+    source=Source(scope="built-in"),
+)
+
+
+class ServerSource(Value):
+    """MCP servers as one file has them, by name. Variables are not filled in: their values are never written down."""
+
+    file: str = ""
+    dialect: str = "claude"
+    servers: dict[str, Any] = msgspec.field(default_factory=dict)
+
+
+class Plan(Value):
+    """The agent that a run starts with (`lead`), and everybody that it may start.
+
+    `model` is what an agent works with that names none; `models` says what the names in files stand for; `offered` can
+    be asked for beside them. `settings` are those of the families. `access` is the most that anybody may do; `only` and
+    `never` are patterns of tools. `files` are quoted in the instructions. `variant` tells apart agents whose servers
+    had other tools at another time.
+    """
+
+    version: int = 2
+    lead: str = MAIN.name
+    specs: tuple[AgentSpec, ...] = (MAIN,)
+    model: str = ""
+    models: dict[str, str] = msgspec.field(default_factory=dict)
+    offered: tuple[str, ...] = ()
+    families: tuple[str, ...] = (FAMILY,)
+    settings: dict[str, dict[str, Any]] = msgspec.field(default_factory=dict)
+    access: Capabilities = Capabilities()
+    only: tuple[str, ...] | None = None
+    never: tuple[str, ...] = ()
+    files: tuple[LoadedFile, ...] = ()
+    skills: tuple[Skill, ...] = ()
+    servers: tuple[ServerSource, ...] = ()
+    root: str = ""
+    variant: str = ""
+
+    @property
+    def stamp(self) -> str:
+        """Two plans with the same stamp are the same agents."""
+        return hashlib.sha256(msgspec.json.encode(self, order="sorted")).hexdigest()[:8]
+
+    def has(self, tool: str) -> bool:
+        """Whether a tool is among those that are left."""
+        is_on = self.only is None or any(fnmatchcase(tool, pattern) for pattern in self.only)
+        return is_on and not any(fnmatchcase(tool, pattern) for pattern in self.never)
+
+    @property
+    def agent_name(self) -> str:
+        """The name under which its agent is known in a store, where another plan may have one of the same name."""
+        return f"{self.lead}-{self.stamp}"

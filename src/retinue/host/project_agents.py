@@ -1,0 +1,99 @@
+"""Agents from definition files: the library's functions, for commands."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from retinue.cli.context import Door
+from retinue.errors import ConfigError, NotFound
+from retinue.host import project_config as settings
+from retinue.host.plan import MAIN
+from retinue.host.project_paths import config_home
+from retinue.host.project_trust import is_trusted
+
+if TYPE_CHECKING:
+    from retinue.agent_files.agent_spec import AgentSpec, Library
+    from retinue.agent_files.skills import Skill
+
+
+def library(door: Door, agents: str = "", *, trusted: bool | None = None) -> Library:
+    """The agents that can be found from where the command was given; `agents` is what --agents was told. Those of the
+    folders that are configured come behind."""
+    from retinue.agent_files.discovery import find_agents
+
+    folders = _folders(door)
+    config = os.path.dirname(config_home(door.environ))
+    home = door.environ.get("HOME") or None
+    codex = door.environ.get("CODEX_HOME") or None
+    found = find_agents(
+        door.places.cwd,
+        home,
+        door.places.root,
+        [*([_path(door, agents)] if agents else ()), *folders],
+        is_trusted(door) if trusted is None else trusted,
+        builtin=(MAIN,),
+        config_home=config,
+        codex_home=codex,
+    )
+    ours = tuple(os.path.join(folder, "") for folder in folders)
+    broken = [s for s in found.broken if s.source.scope == "command" and not s.source.path.startswith(ours)]
+    wrong = [c for s in broken for c in s.complaints if c.severity == "error"]
+    given = (_path(door, agents)[:200], "--agents") if agents else ()
+    wrong += [c for c in found.complaints if c.severity != "note" and c.path in given]
+    if wrong:
+        where = "" if "--agents" in wrong[0].path else "--agents: "
+        raise ConfigError(f"{where}{wrong[0]}")
+    return found
+
+
+def _folders(door: Door) -> list[str]:
+    """The folders of definitions that the user's own file names; a relative path begins at that file."""
+    home = config_home(door.environ)
+    told = settings.load(door, strict=False).get("agents.directories")
+    folders = [os.path.realpath(os.path.join(home, os.path.expanduser(folder))) for folder in told]
+    for folder in folders:
+        if not os.path.isdir(folder):
+            raise ConfigError(f"agents.directories: there is no folder {folder}")
+    return folders
+
+
+def _path(door: Door, agents: str) -> str:
+    is_json = agents.lstrip().startswith("{")
+    return agents if is_json else os.path.join(door.places.cwd, os.path.expanduser(agents))
+
+
+def lead_of(found: Library, name: str) -> AgentSpec:
+    """The agent that was asked for by its name; the built-in one when none was, whatever a file calls itself."""
+    if not name:
+        return MAIN
+    spec = found.agents.get(name)
+    if spec is not None and not spec.disabled:
+        return spec
+    broken = next((s for s in found.broken if s.name == name), None)
+    if broken is not None:
+        why = next((c for c in broken.complaints if c.severity == "error"), broken.complaints[0])
+        raise ConfigError(f"agent {name!r} cannot be used: {why}")
+    if spec is not None:
+        raise ConfigError(f"agent {name!r} is disabled by its file, {spec.source.path}")
+    from retinue.agent_files.agent_spec import did_you_mean
+
+    hint = did_you_mean(name, found.agents)
+    raise NotFound(f"there is no agent {name!r} here{'; ' + hint if hint else '.'} `retinue agents list` shows them.")
+
+
+def staff_of(found: Library, lead: AgentSpec, *, trusted: bool) -> dict[str, AgentSpec]:
+    """Whom the lead may meet: all agents, but for those of a project that nobody has trusted."""
+    out = {lead.name: lead}
+    for name, spec in found.agents.items():
+        is_known = trusted or spec.source.scope != "project"
+        if is_known and not spec.disabled and spec.source.scope != "built-in" and name != MAIN.name:
+            out.setdefault(name, spec)
+    return out
+
+
+def skills(door: Door, *, trusted: bool) -> dict[str, Skill]:
+    from retinue.agent_files.skills import find_skills
+
+    home = door.environ.get("HOME") or None
+    return find_skills(door.places.cwd, home, door.places.root, trusted).skills

@@ -1,0 +1,171 @@
+"""The configuration for a command: which files count here, whether they are trusted, and what comes of it."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from retinue.cli.context import Door
+from retinue.errors import ConfigError
+from retinue.formats.safe_text import json_text
+from retinue.host.project_paths import config_home, data_home
+from retinue.sandbox.regular_file import read_small
+
+if TYPE_CHECKING:
+    from retinue.config.layers import Layer, Settings
+    from retinue.config.trust_record import Standing, Trust
+
+NAMES = ("config.toml", "config.json5", "config.json")
+
+
+def dump(value: Any) -> str:
+    """One line of JSON, in which nothing is hidden from a reader or obeyed by a terminal: it is escaped."""
+    return json_text(json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str))
+
+
+def user_file(environ: Mapping[str, str]) -> str:
+    """The user's file: the first that is there, otherwise where it would be."""
+    return _first(config_home(environ))
+
+
+def project_files(root: str, cwd: str) -> list[str]:
+    """The project's files that are there, that of its root first and the nearest last."""
+    top, here = os.path.realpath(root), os.path.realpath(cwd)
+    folders = [top]
+    if here.startswith(top.rstrip("/") + "/"):
+        steps = os.path.relpath(here, top).split("/")
+        folders += [os.path.join(top, *steps[: n + 1]) for n in range(len(steps))]
+    found = (_first(os.path.join(folder, ".retinue")) for folder in folders)
+    return [file for file in found if os.path.lexists(file)]
+
+
+def _first(folder: str) -> str:
+    there = (os.path.join(folder, name) for name in NAMES)
+    return next((path for path in there if os.path.lexists(path)), os.path.join(folder, NAMES[0]))
+
+
+def trust_file(environ: Mapping[str, str]) -> str:
+    return os.path.join(data_home(environ), "trust.json")
+
+
+def trust(door: Door) -> Trust:
+    from retinue.config.trust_record import Trust
+
+    return Trust(trust_file(door.environ))
+
+
+def standing(door: Door) -> Standing:
+    """How it stands with the trust in this project, seen from where the command was given. Raises `ConfigError` when
+    the file that says so cannot be used. A home directory is no project: what is in it is the user's own."""
+    from retinue.config.trust_record import Standing
+
+    if is_home(door):
+        return Standing(root=os.path.realpath(door.places.root), state="empty", files={})
+    return trust(door).standing(door.places.root, door.places.cwd)
+
+
+def is_home(door: Door) -> bool:
+    return os.path.realpath(door.places.root) in ("/", os.path.realpath(door.environ.get("HOME") or "/"))
+
+
+def is_trusted(door: Door) -> bool:
+    """Whether the project's own files may take effect; False also when nobody can say."""
+    try:
+        return standing(door).is_trusted
+    except ConfigError:
+        return False
+
+
+def load(door: Door, *, strict: bool = True, flags: Mapping[str, Any] | None = None) -> Settings:
+    """The effective configuration. With `strict` every mistake of every place is raised at once, as `ConfigProblems`;
+    without, they are in `problems`. What is not used because it is not trusted is told in `notes`."""
+    from retinue.config.layers import Settings, read_environment, read_flags, read_layer
+
+    layers: list[Layer] = []
+    user = user_file(door.environ)
+    if os.path.lexists(user):
+        layers.append(read_layer(user, "user"))
+    ours, notes = _of_project(door)
+    others = [os.path.join(os.path.dirname(user), name) for name in NAMES]
+    notes += [
+        f"{file} is not used, because {user} is there" for file in others if file != user and os.path.lexists(file)
+    ]
+    layers += ours
+    layers += [read_environment(door.environ), read_flags(flags or {})]
+    settings = Settings(layers, notes)
+    return settings.checked() if strict else settings
+
+
+TOLD = {
+    "host.idle_seconds": "RETINUE_IDLE_SECONDS",
+    "host.start_seconds": "RETINUE_START_SECONDS",
+    "limits.total": "RETINUE_LIMITS_TOTAL",
+    "retention.age": "RETINUE_RETENTION_AGE",
+    "retention.count": "RETINUE_RETENTION_COUNT",
+    "retention.size_mb": "RETINUE_RETENTION_SIZE_MB",
+    "limits.calls_per_turn": "RETINUE_LIMITS_CALLS_PER_TURN",
+    "models.probe": "RETINUE_PROBE",
+}
+"""Settings whose readers look at the environment only."""
+
+
+def environment(door: Door, settings: Settings) -> dict[str, str]:
+    """The environment of a command with what is configured in files: keys and addresses of providers, what models cost,
+    how fast providers are called, and `TOLD`."""
+    from retinue.config.model_config import declarations, model_environment
+
+    value = settings.value
+    out = {**model_environment(value.models, door.environ), **declarations(value.models, value.providers)}
+    for key, variable in TOLD.items():
+        if settings.origin(key).kind in ("user", "project"):
+            value = settings.get(key)
+            out[variable] = f"{value:g}" if isinstance(value, float) else str(int(value))
+    return out
+
+
+def stored(environ: Mapping[str, str]) -> str:
+    """The store that the user's file names, "" for none. A relative path begins at that file."""
+    path = of_user(environ, "store", "path")
+    if not isinstance(path, str) or not path:
+        return ""
+    return os.path.join(config_home(environ), os.path.expanduser(path))
+
+
+def of_user(environ: Mapping[str, str], section: str, name: str) -> Any:
+    """What the user's own file says, None for nothing. It is asked by every command, so nothing else is read; what is
+    wrong with the file is told by those that need more of it."""
+    file = user_file(environ)
+    if not os.path.lexists(file):
+        return None
+    if not file.endswith(".toml"):
+        from retinue.config.layers import read_layer
+
+        kept = read_layer(file, "user").found.get((section, name))
+        return None if kept is None else kept.value
+    import tomllib
+
+    try:
+        found = tomllib.loads(read_small(file).decode()).get(section)
+    except (OSError, ValueError, RecursionError):
+        return None
+    return found.get(name) if isinstance(found, dict) else None
+
+
+def _of_project(door: Door) -> tuple[list[Layer], list[str]]:
+    from retinue.config.layers import read_layer
+
+    try:
+        stands = standing(door)
+    except ConfigError as error:
+        return [], [str(error)]
+    layers, notes = [], [stands.why()] if stands.why() else []
+    for file in project_files(door.places.root, door.places.cwd):
+        data = stands.read(file)
+        if data is not None:
+            layers.append(read_layer(file, "project", data))
+        elif stands.is_trusted:
+            reason = stands.refused.get(os.path.relpath(file, stands.root), "it was changed just now")
+            notes.append(f"{file} is not used: {reason}")
+    return layers, notes

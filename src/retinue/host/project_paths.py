@@ -1,0 +1,208 @@
+"""Where things are: the project, its store, the socket and the log of its host. Everything follows from the directory
+and the XDG variables, and everything that we make is for its owner alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from retinue.config.user_folders import config_home, data_home, note_store, socket_folders, state_home
+from retinue.errors import ConfigError
+from retinue.sandbox.private_paths import refuse_links
+
+__all__ = [
+    "Places",
+    "config_home",
+    "data_home",
+    "every_store",
+    "find",
+    "has_source",
+    "of_project",
+    "prepare",
+    "private_directory",
+    "project_root",
+    "state_home",
+    "write_private",
+]
+
+MARKS = (".git", ".retinue")
+MANIFESTS = {
+    "pyproject.toml",
+    "setup.py",
+    "package.json",
+    "Cargo.toml",
+    "go.mod",
+    "pom.xml",
+    "Makefile",
+    "CMakeLists.txt",
+}
+SOCKET_LIMIT = 107
+"""The longest name that a Unix socket can have, in bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """The places of one project. `root` is its directory, `cwd` where the command was given."""
+
+    root: str
+    cwd: str
+    store: str
+    socket: str
+    log: str
+
+    @property
+    def plans(self) -> str:
+        return self.store + ".plans"
+
+    @property
+    def approvals(self) -> str:
+        return approvals_of(self.store)
+
+    @property
+    def key(self) -> str:
+        return key_of(self.socket)
+
+    @property
+    def exists(self) -> bool:
+        return os.path.exists(self.store)
+
+
+def approvals_of(store: str) -> str:
+    """In a folder, not beside the store: it is replaced when it changes, and a mask over it would go."""
+    return os.path.join(store + ".plans", "approvals.json")
+
+
+def key_of(socket: str) -> str:
+    """The file with what a command has to show to the host that listens there."""
+    return socket + ".key"
+
+
+def project_root(cwd: str) -> str:
+    """The nearest directory above that is a project; otherwise the directory itself."""
+    here = cwd
+    while True:
+        if any(os.path.exists(os.path.join(here, mark)) for mark in MARKS):
+            return here
+        above = os.path.dirname(here)
+        if above == here:
+            return cwd
+        here = above
+
+
+def find(environ: Mapping[str, str], *, cwd: str = "", store: str = "") -> Places:
+    """The places for a command given in `cwd`, with the store that was named or the one of the project."""
+    try:
+        here = os.path.abspath(cwd or os.getcwd())
+    except FileNotFoundError:
+        raise ConfigError("the directory that you are in is gone: go to another one, or name one with --cwd") from None
+    if not os.path.isdir(here):
+        raise ConfigError(f"there is no directory {here}: check --cwd")
+    root = project_root(here)
+    if store:
+        file = os.path.realpath(os.path.expanduser(store))
+        if os.path.isdir(file):
+            raise ConfigError(f"the store {file} is a directory: name a file")
+        refuse_links(file)
+        name = _key(file)
+    else:
+        name = _key(os.path.realpath(root))
+        file = os.path.join(data_home(environ), "projects", name, "retinue.db")
+    log = os.path.join(state_home(environ), "log", f"{name}.log")
+    return Places(root=root, cwd=here, store=file, socket=_socket(environ, file, name), log=log)
+
+
+def has_source(cwd: str) -> bool:
+    """Whether this is a directory with something to map: a project, or one that says how it is built."""
+    try:
+        names = set(os.listdir(cwd))
+    except OSError:
+        return False
+    return os.path.isdir(os.path.join(project_root(cwd), ".git")) or bool(names & MANIFESTS)
+
+
+def prepare(environ: Mapping[str, str], places: Places, *, is_project: bool) -> None:
+    """Make the directories of the store, the socket and the log, each for its owner alone."""
+    private_directory(os.path.dirname(places.log))
+    private_directory(os.path.dirname(places.store), strict=is_project)
+    private_directory(places.plans)
+    ours = os.path.dirname(places.socket)
+    private_directory(ours, strict=ours != os.path.dirname(places.store))
+    if is_project:
+        label = os.path.join(os.path.dirname(places.store), "project.json")
+        if not os.path.exists(label):
+            write_private(label, json.dumps({"root": places.root}) + "\n")
+    else:
+        note_store(environ, places.store)
+
+
+def private_directory(path: str, *, strict: bool = False) -> None:
+    """Make a directory, and those above it that are missing, with rights for nobody else. A directory that is there
+    already is left as it is, unless `strict`: then it must be ours alone."""
+    missing = []
+    here = path
+    while here and not os.path.isdir(here):
+        missing.append(here)
+        here = os.path.dirname(here)
+    for folder in reversed(missing):
+        try:
+            os.mkdir(folder, 0o700)
+        except FileExistsError:
+            continue
+    if strict:
+        found = os.stat(path)
+        if found.st_uid != os.getuid():
+            raise ConfigError(f"{path} belongs to somebody else: choose another place with --store")
+        if stat.S_IMODE(found.st_mode) & 0o077:
+            os.chmod(path, 0o700)
+
+
+def write_private(path: str, text: str) -> None:
+    """A file for its owner alone, whole or not there."""
+    part = f"{path}.part-{os.getpid()}"
+    fd = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    try:
+        with os.fdopen(fd, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(part, path)
+    except BaseException:
+        if os.path.exists(part):
+            os.unlink(part)
+        raise
+
+
+def every_store(environ: Mapping[str, str]) -> list[str]:
+    """The stores of all projects."""
+    folder = os.path.join(data_home(environ), "projects")
+    try:
+        names = sorted(os.listdir(folder))
+    except FileNotFoundError:
+        return []
+    return [file for name in names if os.path.exists(file := os.path.join(folder, name, "retinue.db"))]
+
+
+def _key(path: str) -> str:
+    name = "".join(c if c.isalnum() or c in "-_." else "-" for c in os.path.basename(path))[:40] or "root"
+    return f"{name}-{hashlib.sha256(os.fsencode(path)).hexdigest()[:8]}"
+
+
+def _socket(environ: Mapping[str, str], store: str, name: str) -> str:
+    *runtime, last = socket_folders(environ)
+    wanted = os.path.join(runtime[0], f"{name}.sock") if runtime else store + ".sock"
+    if len(os.fsencode(wanted)) <= SOCKET_LIMIT:
+        return wanted
+    return os.path.join(last, f"{hashlib.sha256(os.fsencode(store)).hexdigest()[:16]}.sock")
+
+
+def of_project(environ: Mapping[str, str], places: Places, name: str) -> Places:
+    """The places of a project that is known by the name of its folder among all projects."""
+    log = os.path.join(state_home(environ), "log", f"{name}.log")
+    return Places(
+        root=places.root, cwd=places.cwd, store=places.store, socket=_socket(environ, places.store, name), log=log
+    )

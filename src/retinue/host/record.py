@@ -1,0 +1,77 @@
+"""Reading a whole run from a store without its host: its tree, its conversation, and how it went."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from retinue.core.events import ChildEnded, Requested
+from retinue.core.state import Ended
+from retinue.core.values import Message
+from retinue.errors import NotFound
+from retinue.host.message_cursor import Place, inherited
+from retinue.host.project_paths import Places
+from retinue.host.requests import Begun, Final, Item, Stepped, Stood
+from retinue.store.base import Row
+from retinue.store.sqlite.reader import Reader
+
+
+class Book(Reader):
+    """A store's file, read only."""
+
+    def __init__(self, places: Places) -> None:
+        super().__init__(places.store)
+        if not places.exists:
+            raise NotFound(f'there are no runs in {places.root} yet. Start one: `retinue run "..."`.')
+        self.open()
+
+    def __enter__(self) -> Book:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def tree(self, run: str) -> Final:
+        """A run and everything below it, parents before their children."""
+        top = self.row(run)
+        if top is None:
+            raise NotFound(f"no run {run!r}")
+        rows, todo = [], [top]
+        while todo:
+            row = todo.pop(0)
+            rows.append(row)
+            todo.extend(self.children(row.spec.id))
+        models = {m.name: m for m in self.load().models}
+        priced = all((info := models.get(row.spec.model)) is None or info.priced for row in rows)
+        return Final(rows=tuple(rows), account=self.account(run), priced=priced)
+
+    def conversation(self, row: Row, start: int = 0) -> list[Message]:
+        return self.messages(row.spec.conversation, start, row.run.length)
+
+    def history(self, final: Final) -> Iterator[Item]:
+        """How a tree went, as far as it is on record: what a watcher would have been told."""
+        rows = {row.spec.id: row for row in final.rows}
+        said = {id: Place(inherited(row), self.conversation(row)) for id, row in rows.items()}
+        begun: set[str] = set()
+        first = self.entries(0, final.rows[0].spec.id, 1)
+        after = first[0][0] - 1 if first else 0
+        last = max((row.run.state.ending.at for row in final.rows if isinstance(row.run.state, Ended)), default=None)
+        is_open = any(not isinstance(row.run.state, Ended) for row in final.rows)
+        while page := self.entries(after, "", 1_000):
+            for after, entry in page:
+                event = entry.event
+                id = event.id if isinstance(event, Requested) else entry.run
+                row = rows.get(id)
+                if row is None:
+                    continue
+                if id not in begun:
+                    begun.add(id)
+                    yield Begun(spec=row.spec)
+                yield Stepped(seq=after, entry=entry)
+                yield from said[id].hear(id, entry)
+                if isinstance(event, ChildEnded) and event.child in rows:
+                    yield Stood(row=rows[event.child])
+            if not is_open and last is not None and page[-1][1].at > last:
+                break
+        for id, place in said.items():
+            yield from place.rest(id)
+        yield Stood(row=final.rows[0])

@@ -1,0 +1,218 @@
+"""Keeping house: what is forgotten, copied, checked and made smaller. With a `Retention`, old trees are forgotten in
+the background, one at a time, and what they leave free is given back to the disk.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+from msgspec import Meta
+
+from retinue.core.events import AnyEvent, Dropped, Forgotten, Requeued
+from retinue.core.open_work import at_work, is_announcing
+from retinue.core.tree import Tree
+from retinue.core.values import Delivery, Value
+from retinue.errors import NotFound, Refused, RetinueError
+from retinue.runtime.bus import Watcher
+from retinue.runtime.engine import Engine
+from retinue.store.base import Compacted, Progress, Row
+from retinue.tools.builtin.builtin_tools import Kit
+
+log = logging.getLogger("retinue")
+AT_ONCE = 20
+"""So many trees are looked for at a time."""
+
+
+class Retention(Value):
+    """What is kept of trees that have ended and have nothing left to announce; open ones are always kept. Older than
+    `age_seconds`, beyond the `count` newest, or, while the store takes more than `size` bytes, the oldest: each of them
+    is forgotten. Without any of these nothing is."""
+
+    age_seconds: Annotated[float, Meta(ge=0)] | None = None
+    count: Annotated[int, Meta(ge=0)] | None = None
+    size: Annotated[int, Meta(ge=0)] | None = None
+    every_seconds: Annotated[float, Meta(gt=0)] = 60.0
+
+    @property
+    def is_on(self) -> bool:
+        return (self.age_seconds, self.count, self.size) != (None, None, None)
+
+
+class Housekeeping:
+    """The part of `Retinue` that looks after what is on record."""
+
+    def __init__(self, engine: Engine, kit: Kit, retention: Retention) -> None:
+        self._engine, self._kit, self._retention = engine, kit, retention
+        self._store, self._clock = engine.store, engine.clock
+        self._keeping: asyncio.Task[None] | None = None
+
+    async def _row(self, id: str) -> Row:
+        run, spec = self._engine.on_record.get(id), self._engine.trees.spec(id)
+        if run is not None and spec is not None:
+            return Row(spec, run)
+        row = await self._store.row(id)
+        if row is None:
+            raise NotFound(f"no run {id!r}")
+        return row
+
+    async def _tell(self, run: str, event: AnyEvent) -> None:
+        """Record an event; what the machine refuses, because the run has moved on, is refused here."""
+        why = await self._engine.record(run, event)
+        if why:
+            raise Refused("state", why)
+
+    async def forget(self, root: str) -> None:
+        """Delete an ended root run, its conversation and everything below it, with its artifacts and the records of its
+        commands."""
+        await self._forget(root)
+        await self._kit.forget_runs(self._store.known)
+
+    async def _forget(self, root: str) -> None:
+        row = await self._row(root)
+        if row.spec.parent:
+            raise Refused("root", f"{root} is not a root; forget {row.spec.root} instead")
+        if self._is_live(root):
+            raise Refused("open", f"{root} has open runs; cancel it first")
+        await self._tell("", Forgotten(root=root))
+
+    def _is_live(self, root: str) -> bool:
+        return self._engine.trees.is_open(root)
+
+    async def tidy_up(self) -> int:
+        """Forget now what the retention does not keep; returns how many trees that were."""
+        kept = self._retention
+        before = None if kept.age_seconds is None else self._clock.now() - int(kept.age_seconds * 1000)
+        n = 0
+        if before is not None or kept.count is not None:
+            while n_gone := await self._forget_all(
+                await self._store.expendable(before=before, beyond=kept.count, limit=AT_ONCE)
+            ):
+                n += n_gone
+        if kept.size is not None:
+            while n_gone := await self._forget_down_to(kept.size):
+                n += n_gone
+        if n:
+            await self._kit.forget_runs(self._store.known)
+            await self._store.compact()
+        return n
+
+    async def _forget_down_to(self, size: int) -> int:
+        n = 0
+        if (await self._store.space()).used > size:
+            for root in await self._store.expendable(beyond=0, limit=AT_ONCE):
+                n += await self._forget_all([root])
+                if (await self._store.space()).used <= size:
+                    break
+        return n
+
+    async def _forget_all(self, roots: Iterable[str]) -> int:
+        n = 0
+        for root in roots:
+            with contextlib.suppress(Refused, NotFound):  # it goes on, or went with another
+                while not self._is_live(root) and await self._store.thin(root):
+                    pass
+                await self._forget(root)
+                n += 1
+        return n
+
+    def _begin_keeping(self) -> None:
+        if self._retention.is_on:
+            self._keeping = asyncio.get_running_loop().create_task(self._keep(), name="retinue retention")
+
+    async def _end_keeping(self) -> None:
+        if self._keeping is not None:
+            self._keeping.cancel()
+            await asyncio.gather(self._keeping, return_exceptions=True)
+
+    async def _keep(self) -> None:
+        while True:
+            try:
+                n = await self.tidy_up()
+            except RetinueError as error:
+                log.warning("what is not to be kept could not be forgotten: %s", error)
+            else:
+                if n:
+                    log.info("forgot %d trees that are not to be kept", n)
+            await asyncio.sleep(self._retention.every_seconds)
+
+    async def compact(self, *, progress: Progress | None = None) -> Compacted:
+        """Give what is free in the store's file back to the disk, while it is in use."""
+        return await self._store.compact(progress=progress)
+
+    async def deliveries(self, states: Iterable[str] = ()) -> Sequence[Delivery]:
+        """Announcements and where they are; `dead` ones can be sent again."""
+        return await self._store.deliveries(states)
+
+    async def redeliver(self, key: str) -> None:
+        """Send a dead announcement again."""
+        await self._tell("", Requeued(key=key))
+
+    async def drop_delivery(self, key: str) -> None:
+        """Give up on an announcement."""
+        await self._tell("", Dropped(key=key))
+        self._engine.performer.outbox.leave(key)
+
+    async def drain(self, timeout_seconds: float = 30.0) -> bool:
+        """`settle` for all trees: for a program that is about to end; False when the time was not enough."""
+        return await self.settle(timeout_seconds=timeout_seconds)
+
+    async def settle(self, *runs: str, timeout_seconds: float | None = None) -> bool:
+        """Wait until nothing is left to do in the trees of these runs, or in any: everybody in them has ended, in the
+        background too, and what there was to announce has arrived or is given up. What the runs before them in their
+        conversations have left is part of it; who lives only for messages is not waited for. False when the time was
+        not enough, or when somebody's agent is not known to this program."""
+        of = [await self._conversation(run) for run in runs]
+        with contextlib.suppress(TimeoutError), self._engine.bus.watch(size=1) as watcher:
+            async with asyncio.timeout(timeout_seconds):
+                while not self._is_stuck(trees := self._trees_of(of)) and await self._go_on(trees, watcher):
+                    pass
+                await self._engine.caught_up()
+        return not any(at_work(tree) or is_announcing(tree) for tree in self._trees_of(of))
+
+    async def _conversation(self, run: str) -> tuple[str, str]:
+        root = (await self._row(run)).spec.root
+        return root, (await self._row(root)).spec.conversation
+
+    def _trees_of(self, of: Sequence[tuple[str, str]]) -> list[Tree]:
+        trees = self._engine.trees
+        if not of:
+            return list(trees.by_root.values())
+        return [tree for root, conversation in of for tree in trees.up_to(root, conversation)]
+
+    def _is_stuck(self, trees: Sequence[Tree]) -> bool:
+        """Whether all that is left waits for an agent or a model that this program does not know."""
+        left = [id for tree in trees for id in at_work(tree)]
+        return bool(left) and set(left) <= set(self._engine.found.dormant) and not any(map(is_announcing, trees))
+
+    async def _go_on(self, trees: Sequence[Tree], watcher: Watcher) -> bool:
+        """Wait until something has happened in them; whether there was anything left to wait for."""
+        dormant = set(self._engine.found.dormant)
+        left = [id for tree in trees for id in at_work(tree) if id not in dormant]
+        if not left and not any(map(is_announcing, trees)):
+            return False
+        watcher.catch_up()
+        ends = [self._engine.ended(id) for id in left[:1]]
+        awaited: list[asyncio.Future[Any]] = [asyncio.ensure_future(watcher.queue.get()), *ends]
+        try:
+            done, _ = await asyncio.wait(awaited, timeout=1.0, return_when=asyncio.FIRST_COMPLETED)
+            for end in ends:
+                if end in done:
+                    end.result()
+            self._engine.check()
+        finally:
+            for future in awaited:
+                future.cancel()
+        return True
+
+    async def backup(self, path: str | Path) -> None:
+        """A consistent copy of the store, made while it is in use."""
+        await self._store.backup(str(path))
+
+    async def verify(self) -> Sequence[str]:
+        """What is wrong with the store; nothing, one hopes."""
+        return await self._store.verify()

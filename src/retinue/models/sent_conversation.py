@@ -1,0 +1,163 @@
+"""What of a conversation a model is sent. Seals (signatures of thoughts, encrypted reasoning) go only to the model that
+made them; pictures only where they are taken. What a provider has refused is not sent to it again.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Sequence
+from typing import Any, Protocol
+from weakref import WeakKeyDictionary, WeakSet
+
+from msgspec.structs import replace
+
+from retinue.core.history import Conversation, History
+from retinue.core.image_checks import Looks, in_words, look
+from retinue.core.values import Assistant, Image, Message, Result, User
+from retinue.errors import ModelError
+from retinue.models.codec import Codec, Options
+
+LARGEST = {"anthropic": (5 << 20, 8_000)}
+"""Bytes of a picture in base64, and pixels of a side, that a dialect's provider takes."""
+SEALS = re.compile(
+    r"signature|encrypted[_ ]content|(?:redacted_)?thinking`? blocks?|must start with a thinking|expected `?thinking"
+    r"|reasoning_(?:content|details)|'rs_|of type 'reasoning'",
+    re.IGNORECASE,
+)
+"""What providers say of a seal that is missing, broken, or another's."""
+PICTURES = re.compile(r"\bimages?\b|image_|_image|inline_?data|\bpictures?\b|\bvision\b|\bmime.?type", re.IGNORECASE)
+"""What they say of a picture that they do not take."""
+REFUSED = "the model's provider refused it"
+
+
+class Unit(Protocol):
+    """How a unit of a conversation is written."""
+
+    def __call__(self, messages: Sequence[Message], *, mark: bool = False) -> bytes: ...
+
+
+class Outgoing:
+    """The conversations of one model (`maker`: its provider and its name there) in the words of a codec."""
+
+    def __init__(self, codec: Codec, maker: str) -> None:
+        self._codec, self._maker = codec, maker
+        self._variant = f"{_variant(codec)} {maker}"
+        self._bare: WeakSet[Conversation] = WeakSet()
+        self._has_bare = False
+        self._refused: set[int] = set()
+        self._taken: WeakKeyDictionary[Conversation, int] = WeakKeyDictionary()
+
+    def way(self, history: History) -> tuple[str, Unit]:
+        """How a conversation is written. What is written under the same name is the same, and can be kept."""
+        is_bare = self._has_bare and self.is_bare(history)
+        kind = f"{self._variant} {len(self._refused)} {'bare' if is_bare else 'sealed'}"
+        return kind, self.bare_unit if is_bare else self.unit
+
+    def is_bare(self, history: History) -> bool:
+        """Whether seals were refused in this conversation, or in the one that it came from."""
+        one: Conversation | None = history.conversation
+        while one is not None and self._has_bare:
+            if one in self._bare:
+                return True
+            one = one.base
+        return False
+
+    def unit(self, messages: Sequence[Message], *, mark: bool = False) -> bytes:
+        return self._codec.unit([self._fit(m, is_bare=False) for m in messages], mark=mark)
+
+    def bare_unit(self, messages: Sequence[Message], *, mark: bool = False) -> bytes:
+        return self._codec.unit([self._fit(m, is_bare=True) for m in messages], mark=mark)
+
+    def sealed(self, message: Assistant) -> Assistant:
+        """A reply as it is kept: its seals with the name of their maker."""
+        if not message.opaque:
+            return message
+        owner, newline, kept = message.opaque.partition("\n")
+        return replace(message, opaque=f"{owner} {self._maker}\n{kept}") if newline else message
+
+    def took(self, history: History) -> None:
+        """A request was answered: whatever pictures it had are taken."""
+        self._taken[history.conversation] = history.stop
+
+    def cure(self, history: History, error: ModelError, tried: set[str]) -> bool:
+        """Leave out what was refused; whether that is something new, so that it is worth another try. (Servers at home
+        refuse a picture with a 500.)"""
+        if error.kind not in ("invalid_request", "not_found", "server_error"):
+            return False
+        if "seals" not in tried and error.kind != "not_found" and SEALS.search(str(error)):
+            tried.add("seals")
+            self._bare.add(history.conversation)
+            self._has_bare = True
+            return True
+        if "pictures" not in tried and PICTURES.search(str(error)):
+            tried.add("pictures")
+            return self._refuse_pictures(history)
+        return False
+
+    def options(self, options: Options, history: History) -> Options:
+        """Anthropic's models cannot go on thinking where the seals of their thoughts are left out."""
+        is_off = options.thinking_tokens and self._codec.dialect == "anthropic" and self.is_bare(history)
+        return replace(options, thinking_tokens=None) if is_off else options
+
+    def _fit(self, message: Message, *, is_bare: bool) -> Message:
+        if isinstance(message, Assistant):
+            return self._with_own_seals(message, is_bare=is_bare)
+        if not message.images:
+            return message
+        words, kept = [], []
+        for image in message.images:
+            looks = look(image)
+            if why := self._why_not(image, looks):
+                words.append(in_words(image, why))
+            else:
+                kept.append(replace(image, media_type=looks.media_type))
+        text = "\n".join([*([message.text] if message.text else []), *words])
+        return replace(message, text=text, images=tuple(kept))
+
+    def _with_own_seals(self, message: Assistant, *, is_bare: bool) -> Assistant:
+        if is_bare:
+            return self._codec.unsealed(replace(message, opaque=""))
+        if not message.opaque:
+            return message
+        owner, newline, kept = message.opaque.partition("\n")
+        dialect, _, maker = owner.partition(" ")
+        if not newline:
+            return message
+        # Stores of earlier versions do not name the maker.
+        is_own = dialect == self._codec.dialect and maker in ("", self._maker)
+        return replace(message, opaque=f"{dialect}\n{kept}" if is_own else "")
+
+    def _why_not(self, image: Image, looks: Looks) -> str:
+        if hash(image.data) in self._refused:
+            return REFUSED
+        most, side = LARGEST.get(self._codec.dialect, (1 << 62, 1 << 62))
+        if not looks.wrong and len(image.data) > most:
+            return f"this model takes {most} bytes at most"
+        if not looks.wrong and max(looks.width, looks.height) > side:
+            return f"it measures {looks.width} x {looks.height}, and this model takes {side} at most"
+        return looks.wrong
+
+    def _refuse_pictures(self, history: History) -> bool:
+        """Those that came since the last reply; when there is none among them, all."""
+        one, known = history.conversation, 0
+        while one is not None:
+            if one in self._taken:
+                known = min(self._taken[one], history.stop)
+                break
+            one = one.base if one.base is not None else None  # type: ignore[assignment]
+        fresh = _pictures(history, max(history.start, known)) - self._refused
+        found = fresh or _pictures(history, history.start) - self._refused
+        self._refused |= found
+        return bool(found)
+
+
+def _pictures(history: History, start: int) -> set[int]:
+    messages = history.conversation.read(start, history.stop)
+    return {hash(i.data) for m in messages if isinstance(m, User | Result) for i in m.images}
+
+
+def _variant(codec: Codec) -> str:
+    """Codecs of one dialect that are set alike write alike: what one has written the others can use."""
+    fields: tuple[Any, ...] = dataclasses.fields(codec) if dataclasses.is_dataclass(codec) else ()
+    return f"{codec.dialect} {[getattr(codec, f.name) for f in fields]}"

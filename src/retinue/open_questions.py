@@ -1,0 +1,222 @@
+"""Questions that wait for a person: what is asked, by whom, and the event that answers it. What tools and permissions
+ask belongs to a call of a run; what a limit asks belongs to the run whose budget it is (`core.limits`)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from typing import Literal
+
+import msgspec
+
+from retinue.core import arguments
+from retinue.core import limit_questions as limits
+from retinue.core import permissions as permits
+from retinue.core.account import DIMENSIONS, limits_of
+from retinue.core.budget_shares import written
+from retinue.core.events import Answered, Decided, LimitChanged
+from retinue.core.ids import clip
+from retinue.core.spec import Order
+from retinue.core.state import calls_of, questions_of
+from retinue.core.trees import Trees
+from retinue.core.values import NANOS_PER_USD, Assistant, Budget, Call, Guard, Message
+from retinue.errors import NotFound, Refused
+from retinue.formats.safe_text import one_line, reveal, several_lines
+from retinue.pricing import PriceTag, children_tag
+
+SHORTEST = 6
+Read = Callable[[str, int, int], Awaitable[Sequence[Message]]]
+Preview = Callable[[str, Call], Sequence[Order]]
+"""About which children a call of an agent would start."""
+
+
+class OpenQuestion(msgspec.Struct, frozen=True, kw_only=True):
+    """One question. A `permission` wants a yes or a no to exactly `call`, a `question` wants a text. `shown` is the
+    call as a person should see it: every argument, and nothing that hides or reorders characters. `price_tag` is what
+    the input of those whom the call would start should cost, where that can be told.
+
+    A `budget` question is about a `limit` (`usd`, `tokens`, `turns`, `calls`) of `run`, at which those in `waiting`
+    wait: a yes adds what is `suggested`, a no lets the work land."""
+
+    id: str
+    run: str
+    root: str
+    label: str
+    kind: Literal["question", "permission", "budget"]
+    text: str
+    tool: str = ""
+    turn: int = 0
+    index: int = 0
+    call: Call = Call(id="", name="")
+    risk: str = ""
+    shown: str = ""
+    price_tag: PriceTag | None = None
+    limit: str = ""
+    suggested: Budget = Budget()
+    waiting: tuple[str, ...] = ()
+
+
+async def open_questions(
+    trees: Trees, read: Read, root: str = "", preview: Preview | None = None, now: int = 0
+) -> list[OpenQuestion]:
+    """Everything that somebody asks, oldest run first; with a `root`, in its tree only. With a `preview` it is said
+    what calls that start others would cost."""
+    runs = sorted(set(trees.index.questions.values()))
+    found = [q for run in runs for q in await _asked_by(trees, read, run, root)]
+    if preview is not None:
+        found = [_priced(trees, q, preview, now) for q in found]
+    found += [q for q in _about_limits(trees) if root in ("", q.root, q.run)]
+    return sorted(found, key=lambda q: q.run)
+
+
+def _priced(trees: Trees, q: OpenQuestion, preview: Preview, now: int) -> OpenQuestion:
+    spec, run = trees.spec(q.run), trees.run(q.run)
+    if spec is None or run is None or q.kind != "permission":
+        return q
+    orders = preview(spec.order.agent, q.call)
+    return msgspec.structs.replace(q, price_tag=children_tag(trees.shared, spec, run, orders, now)) if orders else q
+
+
+def _about_limits(trees: Trees) -> Iterator[OpenQuestion]:
+    for tree in trees.index.asking.values():
+        for asked in limits.open_questions(tree):
+            order = tree.specs[asked.account].order
+            i = DIMENSIONS.index(asked.lack)
+            added = f"A yes adds {written(i, asked.suggested[i])}."
+            tokens, nanos, turns, calls = (amount or None for amount in asked.suggested)
+            usd = None if nanos is None else nanos / NANOS_PER_USD
+            yield OpenQuestion(
+                id=asked.id,
+                run=asked.account,
+                root=tree.root,
+                label=order.label or order.agent,
+                kind="budget",
+                text=asked.text,
+                shown=f"{asked.text}\n{added}",
+                limit=asked.lack,
+                suggested=Budget(tokens=tokens, usd=usd, turns=turns, calls=calls),
+                waiting=asked.waiting,
+            )
+
+
+async def _asked_by(trees: Trees, read: Read, id: str, root: str = "") -> list[OpenQuestion]:
+    spec, run = trees.spec(id), trees.run(id)
+    calls = calls_of(run)
+    if spec is None or run is None or calls is None or root not in ("", spec.root, id):
+        return []
+    found = await read(spec.conversation, calls.message, calls.message + 1)
+    if not found:  # what it said is not on record yet, and so nobody is asked yet
+        return []
+    said = found[0]
+    assert isinstance(said, Assistant)
+    definition = trees.shared.definitions.get(spec.order.agent)
+    guards = definition.guards if definition is not None else {}
+    return [
+        OpenQuestion(
+            id=q.id,
+            run=id,
+            root=spec.root,
+            label=spec.order.label or spec.order.agent,
+            kind=q.kind,
+            tool=q.tool,
+            text=reveal(q.text) if q.kind == "permission" else several_lines(q.text),
+            turn=run.turn,
+            index=q.index,
+            call=said.calls[q.index],
+            risk=guards.get(said.calls[q.index].name, Guard()).risk,
+            shown=canonical(said.calls[q.index], guards.get(said.calls[q.index].name, Guard())),
+        )
+        for q in calls.questions
+    ]
+
+
+async def find_question(trees: Trees, read: Read, name: str) -> OpenQuestion:
+    """The question of this id, or of an id that begins so. A run is no name for one: what it asks may have changed."""
+    id = _named(trees, name)
+    if id in trees.index.questions:
+        found = await _asked_by(trees, read, trees.index.questions[id])
+    else:
+        found = list(_about_limits(trees))
+    for asked in found if id else ():
+        if asked.id == id:
+            return asked
+    raise NotFound(f"nothing is asked by the name {name!r}; it may have been answered by somebody else")
+
+
+def _named(trees: Trees, name: str) -> str:
+    """The whole id of an open question, "" when there is none of this name."""
+    questions = trees.index.questions
+    if name in questions:
+        return name
+    everything = {*questions, *(q.id for tree in trees.index.asking.values() for q in limits.open_questions(tree))}
+    found = sorted(id for id in everything if id.startswith(name)) if len(name) >= SHORTEST else []
+    if len(found) > 1:
+        raise Refused("question", f"{name!r} is not enough: it may be {', '.join(found)}")
+    return found[0] if found else ""
+
+
+def decision(q: OpenQuestion, allow: bool, by: str, reason: str, always: bool) -> Decided | LimitChanged:
+    if q.kind == "budget":
+        if always:
+            raise Refused("question", f"{q.label} asks about its limit; add as much to it as it may need")
+        add = [amount or 0 for amount in limits_of(q.suggested)] if allow else [0, 0, 0, 0]
+        told = (add[0], add[1], add[2], add[3])
+        return LimitChanged(add=told, then="" if allow else "land", question=q.id, by=by, reason=reason)
+    if q.kind != "permission":
+        raise Refused("question", f"{q.label} asks for a text: {clip(q.text, 200)}")
+    return Decided(
+        question=q.id,
+        turn=q.turn,
+        index=q.index,
+        call=q.call,
+        allow=allow,
+        by=by,
+        reason=reason,
+        always=always,
+    )
+
+
+def answer_to(trees: Trees, name: str, text: str) -> tuple[str, Answered]:
+    """The event that answers a question, and the run that asks it. A run names its question as long as it has one."""
+    if id := _named(trees, name):
+        if id not in trees.index.questions:
+            raise Refused("question", "it is asked about a limit: add to it, or decide about it")
+        run = trees.run(trees.index.questions[id])
+        asked = next((q for q in questions_of(run) if q.id == id), None)
+    else:
+        run, asked = trees.run(name), None
+        everything = questions_of(run)
+        if len(everything) > 1:
+            raise Refused("question", several(name, [(q.id, q.text) for q in everything]))
+        asked = everything[0] if everything else None
+    if run is None or asked is None:
+        raise Refused("question", f"{name} is not asking anything; it may have been answered by somebody else")
+    if asked.kind == "permission":
+        raise Refused("question", f"run {run.id} needs a yes or a no to {asked.tool}: decide about it")
+    return run.id, Answered(turn=run.turn, index=asked.index, call_id=asked.call_id, text=text)
+
+
+def several(run: str, questions: Sequence[tuple[str, str]]) -> str:
+    """A run is no name for one of the things that it asks."""
+    listed = "; ".join(f"{id} ({one_line(text, 80)})" for id, text in questions)
+    return f"run {run} asks {len(questions)} things; answer one of them by its id: {listed}"
+
+
+def canonical(call: Call, guard: Guard) -> str:
+    """A call as it will be made: its name and every argument, one a line. Behind the name stands the host of an address
+    that looks like another: letters of other scripts, a name before an @."""
+    args = arguments.read(call.args)
+    if args is None:
+        return f"{reveal(call.name, keep='')} {_value(call.args)}"
+    url = args.get(guard.subject) if guard.subject == "url" else None
+    host = permits.host_of(url) if isinstance(url, str) else ""
+    looks = rf"https?://\[?{re.escape(host)}\]?(?:[:/?#]|$)"
+    is_plain = not host or re.match(looks, str(url), re.IGNORECASE | re.ASCII)
+    name = reveal(call.name, keep="") + ("" if is_plain else f" (the host is {reveal(host, keep='')})")
+    return "\n".join([name, *(f"  {reveal(k, keep='')}: {_value(v)}" for k, v in args.items())])
+
+
+def _value(value: object) -> str:
+    """Further lines stand deeper than any argument's name, so that none passes for another argument."""
+    text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    return reveal(text).replace("\n", "\n      ")

@@ -1,0 +1,80 @@
+"""What a new process has found open: each run that can go on here is told so, at once or when it is its turn."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from retinue.core.events import Cleared, Recovered
+from retinue.core.spec import Spec
+from retinue.core.state import Run, attempts_of
+from retinue.core.suspects import Trial
+from retinue.runtime import recover
+
+if TYPE_CHECKING:
+    from retinue.runtime.engine import Engine
+    from retinue.runtime.tool_runner import Tools
+
+
+class Found:
+    """The open runs of an earlier process that were not told yet. `clean`: it was closed in good order."""
+
+    def __init__(
+        self, engine: Engine, tools: Tools, runs: dict[str, tuple[Spec, Run]], epoch: int, *, clean: bool
+    ) -> None:
+        self._engine, self._tools, self._dormant, self._epoch, self._clean = engine, tools, runs, epoch, clean
+        rules = engine.trees.shared.rules
+        self._trial = Trial((run for _, run in runs.values()), epoch, clean=clean, rules=rules)
+        self._watched = -1
+
+    @property
+    def dormant(self) -> tuple[str, ...]:
+        """Open runs whose agent or model this program has not named yet."""
+        return tuple(self._dormant)
+
+    async def take_up(self) -> None:
+        """Tell every open run that can go on in this process that it was found; those that are suspected of having
+        killed the last ones when it is their turn (`core.suspects`)."""
+        engine, trial, tools = self._engine, self._trial, self._tools
+        known = [(s, r) for s, r in self._dormant.values() if s.model in engine.models and s.order.agent in tools]
+        done: asyncio.Future[str] | None = None
+        for spec, run in [(s, r) for s, r in known if not trial.holds(s.id)]:
+            if self._dormant.pop(spec.id, None) is None or engine.trees.run(spec.id) is None:
+                continue
+            calls = await recover.open_calls(spec, run, engine.store.messages, tools.restart_class)
+            event = Recovered(
+                epoch=self._epoch,
+                turn=run.turn,
+                attempt=run.attempt,
+                clean=self._clean,
+                alone=spec.id == trial.alone,
+                calls=calls,
+                unsent=tuple(a for a in attempts_of(run) if engine.is_unsent(run.id, a)),
+            )
+            done = engine.post_and_tell(spec.id, event)
+        if not trial.is_over and self._watched != trial.number:
+            self._watched = trial.number
+            engine.performer.later(self._watch(trial.number, done))
+        engine.performer.unpark()
+
+    def saw(self, runs: Mapping[str, Run]) -> None:
+        """These runs are on record anew: the wave may have moved on."""
+        if not self._trial.is_over and self._trial.saw(runs):
+            self._engine.performer.later(self._next_wave())
+
+    async def _watch(self, wave: int, last: asyncio.Future[str] | None) -> None:
+        """A wave is watched from the moment when the last of it is at work."""
+        if last is not None:
+            await asyncio.wait([last])
+        await asyncio.sleep(self._trial.wait_ms / 1000)
+        if self._trial.number == wave:
+            await self._next_wave()
+
+    async def _next_wave(self) -> None:
+        """The wave has moved on or has lived for a while, which is put on record; the next one may be taken up."""
+        for id in self._trial.go_on():
+            run = self._engine.on_record.get(id)
+            if run is not None and run.epoch == self._epoch and run.suspicion is not None:
+                self._engine.post(id, Cleared())
+        await self.take_up()

@@ -1,0 +1,74 @@
+"""What a tool may read: other runs as they are now, and how agents and models are known. It changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from retinue.core.spec import Spec
+from retinue.core.state import Run
+from retinue.core.values import Message
+from retinue.errors import ConfigError
+from retinue.store.base import Row
+from retinue.tools.base import Kin, Tool
+
+if TYPE_CHECKING:
+    from retinue.runtime.engine import Engine
+    from retinue.runtime.tool_runner import Tools
+
+
+class Window:
+    """The runtime as tools see it (`tools.base.Look`). `know_model` asks the catalog for a model, if there is one."""
+
+    def __init__(self, engine: Engine, tools: Tools) -> None:
+        self._engine, self._tools = engine, tools
+        self.know_model: Callable[[str], None] = lambda name: None
+
+    def defaults(self, agent: str) -> dict[str, Any]:
+        return self._tools.defaults(agent)
+
+    def tools(self, agent: str) -> Mapping[str, Tool]:
+        return self._tools.tools(agent)
+
+    def models(self) -> Sequence[str]:
+        return sorted(self._engine.trees.shared.models)
+
+    def resolved(self, model: str) -> str:
+        known = self._engine.trees.shared.models.get(model)
+        return known.resolved or model if known is not None else model
+
+    def find_model(self, model: str) -> str:
+        try:
+            self.know_model(model)
+        except ConfigError as error:
+            return str(error)
+        return "" if model in self._engine.trees.shared.models else f"no catalog has a model {model!r}"
+
+    def n_calls(self, root: str) -> int:
+        trees, n = self._engine.trees, 0
+        for run, name in self._engine.performer.calls():
+            spec = trees.spec(run)
+            if spec is not None and spec.root == root:
+                tool = self._tools.tools(spec.order.agent).get(name)
+                n += not hasattr(tool, "starts")
+        return n
+
+    async def children(self, run: str) -> Sequence[Kin]:
+        return self._now(await self._engine.store.children(run))
+
+    async def staff(self, spec: Spec) -> Sequence[Kin]:
+        store, rows = self._engine.store, await self._engine.store.children(spec.id)
+        while spec.resumes and (row := await store.row(spec.resumes)) is not None:
+            spec, rows = row.spec, [*await store.children(spec.resumes), *rows]
+        return self._now(rows)
+
+    async def started(self, since: int) -> Sequence[Kin]:
+        return self._now(await self._engine.store.started(since))
+
+    async def messages(self, spec: Spec, run: Run) -> Sequence[Message]:
+        return await self._engine.store.messages(spec.conversation, run.start, run.length)
+
+    def _now(self, rows: Sequence[Row]) -> list[Kin]:
+        """As the log has them; those that are live, as they are."""
+        now = self._engine.trees.run
+        return [(row.spec, now(row.spec.id) or row.run) for row in rows]

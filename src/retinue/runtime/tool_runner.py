@@ -1,0 +1,39 @@
+"""The toolbox, as far as the runtime has to know it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from typing import Any, Protocol
+
+from retinue.core.answer_layout import Laid
+from retinue.core.effects import ChildOutcome
+from retinue.core.spec import Spec
+from retinue.core.values import Call, Restart, ToolSchema
+from retinue.sandbox.worktree import Changes
+from retinue.tools.base import Caller, Returned, Tool
+
+
+class Tools(Protocol):
+    def __contains__(self, agent: object) -> bool: ...
+
+    def schemas(self, agent: str) -> tuple[ToolSchema, ...]: ...
+
+    def restart_class(self, agent: str, name: str) -> Restart: ...
+
+    def run(self, agent: str, caller: Caller, call: Call) -> Coroutine[Any, Any, Returned]: ...
+
+    def compose(self, agent: str, name: str, outcomes: Sequence[ChildOutcome]) -> str | Laid: ...
+
+    def is_quick(self, agent: str, name: str) -> bool: ...
+
+    def summarize(self, agent: str, name: str, group: str, outcomes: Sequence[ChildOutcome]) -> str | Laid | None: ...
+
+    def defaults(self, agent: str) -> dict[str, Any]: ...
+
+    def tools(self, agent: str) -> Mapping[str, Tool]: ...
+
+    def place(self, spec: Spec, home: str) -> Coroutine[Any, Any, str]: ...
+
+    def work(self, spec: Spec) -> Coroutine[Any, Any, Changes | None]: ...
+
+    def over(self, run: str, is_used: Callable[[str], bool]) -> Awaitable[None] | None: ...

@@ -1,0 +1,122 @@
+"""The directories of a tree of runs, held open. A run's directory is a path that was real when it was recorded; at
+every call it is opened anew beneath the directory that the tree was given, and a link on the way means that somebody
+has put it there. What was opened is what tools use: nobody goes back to the name.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterable, Sequence
+from threading import Lock
+
+from msgspec.structs import replace
+
+from retinue.core.values import Capabilities
+from retinue.errors import NotFound, Refused
+from retinue.sandbox.open_beneath import DIRECTORY, open_beneath, open_real
+
+
+class Holding:
+    """`tops` are the directories that the tree was given, as real paths. Each is opened when it is first needed and
+    held until `close`. A path that lies in none of them is a top of its own (a copy made by us, for one)."""
+
+    def __init__(self, tops: Iterable[str]) -> None:
+        self._tops: dict[str, int | None] = dict.fromkeys(tops)
+        self._lock = Lock()  # a descriptor must not be closed, and its number given away, while a thread opens from it
+        self._is_closed = False
+
+    @staticmethod
+    def by_name(paths: Iterable[str]) -> Holding:
+        """For a caller outside of a runtime: what the names lead to now."""
+        return Holding(os.path.realpath(path) for path in paths)
+
+    def __enter__(self) -> Holding:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def open(self, path: str) -> int:
+        """A descriptor for a directory of the tree, to be closed by whoever asked."""
+        with self._lock:
+            if not path.startswith("/"):
+                raise NotFound(f"the root {path!r} cannot be opened: it is no whole path")
+            if self._is_closed:
+                raise Refused("ended", f"{path}: the run that worked there has ended; nothing was done")
+            try:
+                return self._open(path)
+            except OSError as error:
+                raise _translated(error, path) from None
+
+    def _open(self, path: str) -> int:
+        found = [top for top in self._tops if path == top or path.startswith(top.rstrip("/") + "/")]
+        top = max(found, key=len, default=path)
+        fd = self._tops.get(top)
+        if fd is None or os.readlink(f"/proc/self/fd/{fd}") != top:  # moved or removed, and perhaps made again since
+            new, old = open_real(top), fd
+            fd = self._tops[top] = new
+            if old is not None:
+                os.close(old)
+        return open_beneath(fd, path[len(top) :].lstrip("/") or ".", DIRECTORY, links=False)
+
+    def close(self) -> None:
+        with self._lock:
+            self._is_closed = True
+            for fd in self._tops.values():
+                if fd is not None:
+                    os.close(fd)
+            self._tops.clear()
+
+
+class Holdings:
+    """One `Holding` for each tree of which a run is at work; it is closed when the last of those has ended."""
+
+    def __init__(self) -> None:
+        self._held: dict[str, tuple[Holding, set[str]]] = {}
+        self._tree: dict[str, str] = {}
+
+    def of(self, tree: str, run: str, tops: Sequence[str]) -> Holding:
+        if tree not in self._held:
+            self._held[tree] = Holding(tops), set()
+        holding, runs = self._held[tree]
+        runs.add(run)
+        self._tree[run] = tree
+        return holding
+
+    def over(self, run: str) -> None:
+        tree = self._tree.pop(run, None)
+        if tree is not None:
+            holding, runs = self._held[tree]
+            runs.discard(run)
+            if not runs:
+                del self._held[tree]
+                holding.close()
+
+    def close(self) -> None:
+        for run in list(self._tree):
+            self.over(run)
+
+
+def real_paths(access: Capabilities) -> Capabilities:
+    """Directories as they are recorded: without links."""
+    if not access.read and not access.write:
+        return access
+    read, write = (
+        None if given is None else tuple(os.path.realpath(path) if os.path.isabs(path) else path for path in given)
+        for given in (access.read, access.write)
+    )
+    return access if (read, write) == (access.read, access.write) else replace(access, read=read, write=write)
+
+
+def _translated(error: OSError, path: str) -> Exception:
+    match error.errno:
+        case errno.ELOOP | errno.EXDEV:
+            return Refused(
+                "path",
+                f"{path}: a link stands in the place of the directory that this run was given, or on the way to it, "
+                "and is not followed; nothing was done. Put the directory back, or send another run elsewhere.",
+            )
+        case errno.EACCES | errno.EPERM:
+            return Refused("path", f"{path}: the system does not permit it")
+    return NotFound(f"the root {path} cannot be opened: {error.strerror}")

@@ -1,0 +1,257 @@
+"""Taking a database file over: the lock, the checks that refuse it untouched, the migrations, the new epoch.
+
+Refusals come before the first change, and a refused file is closed without a checkpoint: its bytes stay as found.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import stat
+import urllib.parse
+from pathlib import Path
+
+import apsw
+
+from retinue.errors import StoreCorrupt, StoreError, StoreLocked, StoreTooNew
+from retinue.sandbox.private_paths import refuse_links
+from retinue.store.sqlite.migration_steps import STEPS
+from retinue.store.sqlite.sqlite_errors import busy, open_error
+
+MIGRATIONS = Path(__file__).parents[1] / "migrations"
+BUSY_MS = 30_000
+APPLICATION_ID = 0x52455431
+LOCK_BYTES = 32
+
+
+class Lock:
+    """An advisory lock beside the database: it ends with the process, however that ends."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._fd = -1
+
+    def acquire(self) -> None:
+        refuse_links(self.path)
+        name = self.path + ".lock"
+        while self._fd < 0:
+            try:
+                fd = os.open(name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
+            except OSError as error:
+                raise StoreError(
+                    f"{name} cannot be written ({error.strerror}). Nothing was changed. "
+                    "Choose a folder that exists and that you may write in."
+                ) from error
+            try:
+                if not _is_lock(os.fstat(fd)):
+                    raise StoreError(
+                        f"{name} is there and is no lock of ours. Nothing was changed. Remove it if it is not wanted, "
+                        "or choose another file."
+                    )
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                # Another process may have removed the file in between: then we hold a lock that nobody will see.
+                if os.fstat(fd).st_ino == os.stat(name).st_ino:
+                    self._fd = fd
+            except FileNotFoundError:
+                pass
+            except BlockingIOError as error:
+                raise StoreLocked(
+                    f"{self.path} is in use by process {_pid(fd)}. Nothing was changed. "
+                    "Stop that process, or talk to it instead of opening its file, or choose another file."
+                ) from error
+            except OSError as error:
+                raise StoreError(f"{name} cannot be locked ({error.strerror}). Choose another file system.") from error
+            finally:
+                if self._fd != fd:
+                    os.close(fd)
+        with contextlib.suppress(OSError):  # on a full disk the lock holds without a name
+            os.ftruncate(self._fd, os.pwrite(self._fd, b"%d\n" % os.getpid(), 0))
+
+    def release(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+
+def _is_lock(found: os.stat_result) -> bool:
+    """A number is written into it: another file, or another name of one, must not be lost by that."""
+    return stat.S_ISREG(found.st_mode) and found.st_nlink < 2 and found.st_size <= LOCK_BYTES
+
+
+def _pid(fd: int) -> str:
+    return os.pread(fd, LOCK_BYTES, 0).decode("ascii", "replace").strip() or "unknown"
+
+
+def connect(path: str, *, read_only: bool = False) -> apsw.Connection:
+    """A connection to a file that exists. It checkpoints when it is told to, not when it is closed."""
+    # Looked at, not opened: to close it again would take away the locks of this process. A pipe would be waited for.
+    if os.path.exists(path) and not os.path.isfile(path):
+        raise StoreError(f"{path} is not a regular file. Nothing was changed. Choose another file.")
+    if read_only and not os.path.exists(path + "-wal"):
+        # Nobody has it open. A reader would leave an empty -wal behind, by which a copy that was made without its own
+        # would look whole to the next who opens it.
+        uri = f"file:{urllib.parse.quote(os.path.abspath(path))}?immutable=1"
+        return apsw.Connection(uri, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
+    db = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE, statementcachesize=256)
+    db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+    db.config(apsw.SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0)
+    db.set_busy_timeout(BUSY_MS)
+    if read_only:
+        db.execute("pragma query_only = on")
+    return db
+
+
+def prepare(db: apsw.Connection, path: str, synchronous: str) -> None:
+    """Make a connection the writer's."""
+    if db.pragma("journal_mode", "wal") != "wal":
+        raise StoreError(f"{path} is on a file system that cannot share memory, which the log needs. Move it.")
+    db.pragma("synchronous", synchronous)
+    db.pragma("foreign_keys", True)
+    # Checkpoints are made by the writer, after those who wait have been told.
+    db.pragma("wal_autocheckpoint", 0)
+    db.pragma("journal_size_limit", 1 << 26)
+
+
+def take_over(path: str, synchronous: str) -> tuple[apsw.Connection, int]:
+    """The writer's connection and the new epoch. The caller holds the lock."""
+    try:
+        has_wal = os.path.exists(path + "-wal")
+        if has_wal and not os.path.exists(path):
+            raise StoreCorrupt(
+                f"{path} is missing, but its -wal file is there. Put it back, or move the -wal file away."
+            )
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+        db = connect(path)
+    except (apsw.Error, OSError) as error:
+        raise open_error(error, path) from error
+    try:
+        version, files = _check(db, path, has_wal=has_wal), migrations()
+        if 0 < version < len(files):
+            _keep_old(db, path, version + 1)
+        if not version:
+            db.pragma("auto_vacuum", "incremental")  # before the first table, or not at all
+        prepare(db, path, synchronous)
+        for number in range(version + 1, len(files) + 1):
+            _migrate(db, files[number - 1], number, path)
+        epoch = _next_epoch(db, path)
+        # A copy of the file alone must know what it is, and that it is one.
+        db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+        sync_folder(path)
+        return db, epoch
+    except StoreError:
+        db.close(True)
+        raise
+    except Exception as error:
+        db.close(True)
+        raise open_error(error, path) from error
+
+
+def migrations() -> list[Path]:
+    return sorted(MIGRATIONS.glob("[0-9]*.sql"))
+
+
+def _check(db: apsw.Connection, path: str, *, has_wal: bool) -> int:
+    """The schema's version, or the reason why this file is not ours to change."""
+    version: int = db.pragma("user_version")
+    ours = db.pragma("application_id") == APPLICATION_ID
+    if not ours:
+        if version or db.execute("select count(*) from sqlite_schema").get:
+            raise StoreError(f"{path} is the database of another program. It was left as it is. Choose another file.")
+        return 0
+    known = len(migrations())
+    if version > known:
+        raise StoreTooNew(
+            f"{path} has schema {version}, and this program knows {known}. It was left as it is. "
+            "Use a newer version of Retinue, or another file."
+        )
+    home = db.execute("select value from meta where key = 'home'").get
+    if home is not None and home != os.stat(path).st_ino and not has_wal:
+        raise StoreCorrupt(
+            f"{path} is a copy of a database that was in use, without its -wal file: its last commits may be missing. "
+            "It was left as it is. Copy both files while nothing runs, or make the copy with the backup command."
+        )
+    return version
+
+
+def _migrate(db: apsw.Connection, file: Path, number: int, path: str) -> None:
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        db.execute(file.read_text(encoding="utf-8"))
+        if number in STEPS:
+            STEPS[number](db, path)
+        db.pragma("user_version", number)
+        db.execute("COMMIT")
+    except BaseException:
+        if db.in_transaction:
+            db.execute("ROLLBACK")
+        raise
+
+
+def _next_epoch(db: apsw.Connection, path: str) -> int:
+    """Fence every earlier process. `home` is the file's inode while it is in use: see `_check`."""
+    db.execute("BEGIN IMMEDIATE")
+    upsert = "insert into meta values (?, ?) on conflict (key) do update set value = "
+    db.execute(upsert + "value + 1", ("epoch", 1))
+    db.execute(upsert + "excluded.value", ("home", os.stat(path).st_ino))
+    epoch: int = db.execute("select value from meta where key = 'epoch'").get
+    db.execute("COMMIT")
+    return epoch
+
+
+def _keep_old(db: apsw.Connection, path: str, number: int) -> None:
+    """A copy from before migration `number`; one that exists already is never replaced."""
+    name = f"{path}.before-{number:04}"
+    n = 1
+    while os.path.exists(name):
+        n += 1
+        name = f"{path}.before-{number:04}-{n}"
+    copy_database(db, name)
+
+
+def copy_database(source: apsw.Connection, target: str) -> None:
+    """A whole copy of one moment that needs no -wal beside it and is not marked as in use. Never overwrites."""
+    if os.path.exists(target):
+        raise StoreError(f"{target} exists already and was left as it is. Choose another name for the copy.")
+    part = f"{target}.part-{os.getpid()}"
+    try:
+        os.close(os.open(part, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+        copy = apsw.Connection(part, flags=apsw.SQLITE_OPEN_READWRITE)
+        try:
+            with copy.backup("main", source, "main") as backup:
+                backup.step(-1)
+            copy.execute("pragma journal_mode = delete")
+            copy.execute("pragma synchronous = off")  # the whole file is synced below
+            copy.execute("delete from meta where key = 'home'")
+        finally:
+            copy.close(True)
+        with open(part, "rb") as file:
+            os.fsync(file.fileno())
+        _place(part, target)
+    except (apsw.BusyError, apsw.LockedError) as error:
+        raise busy(target) from error
+    except (apsw.Error, OSError) as error:
+        raise StoreError(f"the copy {target} could not be written ({error}). The database was not changed.") from error
+    finally:
+        with contextlib.suppress(OSError):
+            os.unlink(part)
+
+
+def _place(part: str, target: str) -> None:
+    """Give a finished file its name, without replacing one that came up meanwhile."""
+    try:
+        os.link(part, target)
+    except FileExistsError:
+        raise
+    except OSError:  # a file system without hard links
+        os.rename(part, target)
+    sync_folder(target)
+
+
+def sync_folder(path: str) -> None:
+    """Make the entry of `path` in its folder durable."""
+    fd = os.open(os.path.dirname(path) or ".", os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

@@ -1,0 +1,268 @@
+"""Reading: a second connection, used in the thread that asks. In WAL mode it never waits for the writer, and it sees
+every commit that has returned. An answer comes from one statement, so from one moment (`load` precedes all commits).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from typing import Any
+
+import apsw
+import msgspec
+
+from retinue.core.account import Account
+from retinue.core.events import Entry
+from retinue.core.task_list import Noted
+from retinue.core.values import Delivery, Message
+from retinue.errors import StoreError
+from retinue.store.base import Row, Snapshot, Space, Summary
+from retinue.store.sqlite.database_file import connect
+from retinue.store.sqlite.sqlite_errors import reading
+from retinue.store.sqlite.tables import (
+    read_account,
+    read_act,
+    read_definition,
+    read_delivery,
+    read_entry,
+    read_mail,
+    read_message,
+    read_model,
+    read_run,
+    read_spec,
+)
+
+# A conversation is its own messages from `low` on, behind those of its base, which may have a base of its own. Only
+# the parts that reach below :start are followed.
+SPAN = """
+with recursive part (n, low, high, base) as (
+    select n, coalesce(base_length, 0), :stop, base_id from conversations where id = :conversation
+    union
+    select c.n, coalesce(c.base_length, 0), min(part.low, part.high), c.base_id
+    from part join conversations c on c.id = part.base
+    where part.low > :start
+)"""
+MESSAGES = """
+from part cross join messages
+on messages.conversation = part.n and messages.n >= max(part.low, :start) and messages.n < part.high
+order by messages.n"""
+
+_UP = """
+with recursive up (id) as (
+    select parent from runs where open = 1 and parent <> ''
+    union
+    select parent from up join runs using (id) where parent <> ''
+)"""
+_ROW = "select specs.body, runs.body from runs cross join specs on run = n"
+_OPEN = f"{_ROW} where open = 1 order by n"
+_BACK = f"""
+{_ROW} where n in (
+    select c.n from runs p cross join runs c on c.parent = p.id and c.slot_turn = p.turn where p.open = 1 and c.open = 0
+) order by n"""
+_ABOVE = f"{_UP} {_ROW} where open = 0 and id in (select id from up) order by n"
+_ACCOUNTS = f"{_UP} select body from accounts where id in (select id from runs where open = 1 union select id from up)"
+_MAIL = "select mail.run, mail.body from runs join mail on run = id where open = 1 order by run, seq"
+_DELIVERIES = "select body from outbox where state in ('pending', 'sent', 'dead') order by rowid"
+_LISTING = """
+select id, root, parent, specs.body, state, created_at, ended_at from runs cross join specs on run = n where"""
+
+# Bodies that are gone (of children that were not to be kept) are left out.
+_ENTRIES = "from events e cross join bodies b on b.seq = e.seq cross join trees t on t.n = e.tree where"
+_OF_RUN = "e.owner = (select n from runs where id = :run) and"
+_BY_SEQ = f"select e.seq, b.body, t.root {_ENTRIES} %s e.seq > :after order by e.seq limit :limit"
+_BY_NUMBER = f"""
+select e.number, b.body, t.root {_ENTRIES} %s e.tree = (select n from trees where root = :tree) and e.number > :after
+order by e.number limit :limit"""
+# The last position that was given out. Rows of forgotten trees are gone; their positions are not used again.
+LAST_SEQ = """
+select max((select coalesce(max(seq), 0) from events), coalesce((select value from meta where key = 'seq'), 0))"""
+# Conversations that a user began, by their end. Each is known by the run that began it.
+_ENDED = """
+select c.id, max(r.ended_at) from conversations c cross join runs r on r.conversation = c.id
+where c.parent_id is null group by c.n having max(r.open) = 0 and max(r.ended_at) is not null order by 2, c.n"""
+# What still hangs on one: open runs anywhere below it, and announcements that have not arrived.
+HELD = """
+with recursive tree (id) as (
+    select :id union select c.id from tree join conversations c on c.parent_id = tree.id
+)
+select
+    (select count(*) from tree cross join runs on runs.conversation = tree.id where runs.open = 1),
+    (
+        select count(*) from outbox cross join runs on runs.id = outbox.run
+        where outbox.state in ('pending', 'sent', 'dead') and runs.conversation in (select id from tree)
+    )"""
+# A file that no writer of this version has opened yet.
+_OLD = "select seq, body, '' from events e where %s seq > :after and body is not null order by seq limit :limit"
+TREES_SCHEMA = 3
+
+END_OF_TIME = (1 << 63) - 1
+
+
+class _Named(msgspec.Struct):
+    agent: str
+    label: str = ""
+    group: str = ""
+    group_size: int = 0
+
+
+class _Head(msgspec.Struct):
+    """As much of a spec as a listing shows."""
+
+    order: _Named
+
+
+_read_head = msgspec.json.Decoder(_Head).decode
+
+
+class Reader:
+    """Everything that is asked of a database file."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._db: apsw.Connection | None = None
+        self._is_old = True
+
+    def open(self) -> None:
+        self._db = connect(self.path, read_only=True)
+
+    def close(self) -> None:
+        if self._db is not None:
+            self._db.close(True)
+            self._db = None
+
+    def _all(self, sql: str, args: tuple[Any, ...] | dict[str, Any] = ()) -> list[Any]:
+        if self._db is None:
+            raise StoreError(f"{self.path} is not open.")
+        return self._db.execute(sql, args).fetchall()
+
+    def _rows(self, sql: str, args: tuple[Any, ...] = ()) -> list[Row]:
+        return [Row(read_spec(spec), read_run(body)) for spec, body in self._all(sql, args)]
+
+    def load(self) -> Snapshot:
+        with reading(self.path):
+            return Snapshot(
+                open=self._rows(_OPEN),
+                back=self._rows(_BACK),
+                above=self._rows(_ABOVE),
+                accounts=[read_account(body) for (body,) in self._all(_ACCOUNTS)],
+                mail=[(run, read_mail(body)) for run, body in self._all(_MAIL)],
+                deliveries=[read_delivery(body) for (body,) in self._all(_DELIVERIES)],
+                definitions=[read_definition(body) for (body,) in self._all("select body from definitions")],
+                models=[read_model(body) for (body,) in self._all("select body from models")],
+                last_seq=self._all(LAST_SEQ)[0][0],
+            )
+
+    def row(self, id: str) -> Row | None:
+        with reading(self.path):
+            rows = self._rows(f"{_ROW} where id = ?", (id,))
+        return rows[0] if rows else None
+
+    def account(self, id: str) -> Account | None:
+        with reading(self.path):
+            rows = self._all("select body from accounts where id = ?", (id,))
+            return read_account(rows[0][0]) if rows else None
+
+    def children(self, parent: str) -> list[Row]:
+        with reading(self.path):
+            return self._rows(f"{_ROW} where parent = ? order by slot_turn, n", (parent,))
+
+    def started(self, since: int) -> list[Row]:
+        # Runs are numbered as they come, so the first that is old enough, from the newest down, is where to stop.
+        first = "coalesce((select n from runs where created_at < ? order by n desc limit 1), 0)"
+        with reading(self.path):
+            return self._rows(f"{_ROW} where n > {first} and parent <> '' order by n", (since,))
+
+    def messages(self, conversation: str, start: int, stop: int | None) -> list[Message]:
+        span = {"conversation": conversation, "start": max(0, start), "stop": END_OF_TIME if stop is None else stop}
+        with reading(self.path):
+            return [read_message(body) for (body,) in self._all(f"{SPAN} select body {MESSAGES}", span)]
+
+    def entries(self, after: int, run: str, limit: int, tree: str | None = None) -> list[tuple[int, Entry]]:
+        args = {"after": after, "run": run, "limit": limit, "tree": tree}
+        with reading(self.path):
+            if self._is_old:
+                self._is_old = self._all("pragma user_version")[0][0] < TREES_SCHEMA
+            sql = _OLD if self._is_old else _BY_SEQ if tree is None else _BY_NUMBER
+            return [(n, _of_tree(read_entry(body), root)) for n, body, root in self._all(sql % (run and _OF_RUN), args)]
+
+    def known(self, ids: Iterable[str]) -> set[str]:
+        with reading(self.path):
+            rows = self._all("select id from runs where id in (select value from json_each(?))", (_listed(ids),))
+            return {id for (id,) in rows}
+
+    def space(self) -> Space:
+        with reading(self.path):
+            page, n_pages, n_free = (
+                self._all(f"pragma {name}")[0][0] for name in ("page_size", "page_count", "freelist_count")
+            )
+        on_disk = _size(self.path) + _size(self.path + "-wal")
+        return Space(file=on_disk, data=page * (n_pages - n_free), holes=page * n_free)
+
+    def named(self) -> set[str]:
+        """The artifacts that trees name."""
+        with reading(self.path):
+            return {sha.hex() for (sha,) in self._all("select distinct sha256 from artifact_refs")}
+
+    def expendable(self, before: int | None, beyond: int | None, limit: int) -> list[str]:
+        out: list[str] = []
+        with reading(self.path):
+            ended = self._all(_ENDED)
+            n_beyond = len(ended) - beyond if beyond is not None else 0
+            for n, (id, at) in enumerate(ended):
+                if len(out) >= limit or not (n < n_beyond or (before is not None and at < before)):
+                    break
+                if self._all(HELD, {"id": id}) == [(0, 0)]:
+                    out.append(id)
+        return out
+
+    def listing(self, *, children: bool, limit: int, before: str) -> list[Summary]:
+        which = "true" if children else "parent = '' and slot_turn is null"
+        page = "and n < (select n from runs where id = ?)" if before else ""
+        sql = f"{_LISTING} {which} {page} order by n desc limit ?"
+        with reading(self.path):
+            return [
+                Summary(
+                    id=id,
+                    root=root,
+                    parent=parent,
+                    label=(order := _read_head(spec).order).label or order.agent,
+                    state=state,
+                    created_at=created_at,
+                    ended_at=ended_at,
+                    user_initiated=not parent,
+                    group=order.group if order.group_size else "",
+                )
+                for id, root, parent, spec, state, created_at, ended_at in self._all(
+                    sql, (before, limit) if before else (limit,)
+                )
+            ]
+
+    def deliveries(self, states: Iterable[str]) -> list[Delivery]:
+        wanted = list(states)
+        where = "where state in (select value from json_each(?))" if wanted else ""
+        args = (_listed(wanted),) if wanted else ()
+        with reading(self.path):
+            return [
+                read_delivery(body) for (body,) in self._all(f"select body from outbox {where} order by rowid", args)
+            ]
+
+    def board(self, root: str, after: int) -> list[Noted]:
+        with reading(self.path):
+            rows = self._all("select n, key, body from board where root = ? and n > ? order by n", (root, after))
+            return [Noted(n=n, key=key, act=read_act(body)) for n, key, body in rows]
+
+
+def _size(path: str) -> int:
+    try:
+        return os.stat(path).st_size
+    except FileNotFoundError:
+        return 0
+
+
+def _listed(names: Iterable[str]) -> str:
+    return msgspec.json.encode(list(names)).decode()
+
+
+def _of_tree(entry: Entry, root: str) -> Entry:
+    """Events of older versions do not say to which tree they belong."""
+    return entry if entry.tree == root else msgspec.structs.replace(entry, tree=root)

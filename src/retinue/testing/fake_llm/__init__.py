@@ -1,0 +1,1 @@
+"""A provider that answers from a script, in four dialects, over real HTTP."""

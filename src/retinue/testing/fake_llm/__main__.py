@@ -1,0 +1,7 @@
+"""`python -m retinue.testing.fake_llm` serves a script."""
+
+import sys
+
+from retinue.testing.fake_llm.fake_provider import main
+
+sys.exit(main())

@@ -1,0 +1,300 @@
+"""Faults of the way an answer comes: streams that break, stall, drip, lie and repeat themselves.
+
+A request that did not ask for a stream gets what is nearest: a body that is cut, late, or not what its headers say.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+
+from retinue.core.values import Usage
+from retinue.testing.fake_llm import error_answers as troubles
+from retinue.testing.fake_llm.dialect import Event, Said, encode
+from retinue.testing.fake_llm.fake_request import Scene
+from retinue.testing.fake_llm.http_server import JSON, LAST_CHUNK, SSE, chunk, head
+
+MEBIBYTE = 1 << 20
+
+
+def _until(events: Sequence[Event], kind: str, n: int) -> list[Event]:
+    """The stream up to and with its n-th event of a kind."""
+    seen = 0
+    for at, event in enumerate(events):
+        seen += event.kind == kind
+        if seen == n:
+            return list(events[: at + 1])
+    return list(events[:-1])
+
+
+def _begin(scene: Scene, events: Sequence[Event]) -> None:
+    scene.conn.send(scene.stream_head() + b"".join(map(chunk, scene.frames(events))))
+
+
+def _numbered(events: Sequence[Event]) -> list[Event]:
+    """Where events have numbers, these are consecutive again."""
+    out = []
+    for n, event in enumerate(events):
+        if isinstance(event.data, Mapping) and "sequence_number" in event.data:
+            event = event._replace(data={**event.data, "sequence_number": n})
+        out.append(event)
+    return out
+
+
+async def _say(scene: Scene, events: Sequence[Event]) -> None:
+    _begin(scene, events)
+    scene.conn.send(LAST_CHUNK)
+
+
+def _failed(code: str, message: str, n: int) -> Event:
+    response = {"id": "resp_1", "object": "response", "status": "failed", "output": []}
+    told = {**response, "error": {"code": code, "message": message}}
+    return Event("last", "response.failed", {"type": "response.failed", "sequence_number": n, "response": told})
+
+
+async def overloaded(scene: Scene) -> None:
+    if not scene.is_stream:
+        return scene.refuse(troubles.overloaded(scene))
+    events = _until(scene.partial(), "text", 3)
+    match scene.wire.dialect:
+        case "anthropic":
+            error = {"type": "overloaded_error", "message": "Overloaded"}
+            events.append(Event("last", "error", {"type": "error", "error": error}))
+        case "openai_responses":
+            events.append(_failed("server_is_overloaded", troubles.OPENAI_BUSY, len(events)))
+        case _:
+            events.append(Event("last", "", scene.wire.error(troubles.overloaded(scene), scene.heard.n)))
+    return await _say(scene, events)
+
+
+async def broken(scene: Scene) -> None:
+    if not scene.is_stream:
+        return scene.refuse(troubles.broken(scene))
+    events = [event for event in scene.partial() if event.kind == "start"]
+    trouble = troubles.broken(scene)
+    match scene.wire.dialect:
+        case "anthropic":
+            error = {"type": "api_error", "message": trouble.message}
+            events.append(Event("last", "error", {"type": "error", "error": error}))
+        case "openai_responses":
+            told = {"code": "server_error", "message": trouble.message, "param": None, "sequence_number": len(events)}
+            events.append(Event("last", "error", {"type": "error", **told}))
+        case _:
+            events.append(Event("last", "", scene.wire.error(trouble, scene.heard.n)))
+    return await _say(scene, events)
+
+
+async def too_long(scene: Scene) -> None:
+    failed = _failed("context_length_exceeded", troubles.WINDOW, 2)
+    if scene.is_stream:
+        return await _say(scene, [*scene.partial()[:2], failed])
+    assert isinstance(failed.data, Mapping)
+    return scene.conn.answer(200, scene.headers, encode(failed.data["response"]))
+
+
+async def stall(scene: Scene) -> None:
+    if scene.is_stream:
+        _begin(scene, _until(scene.partial(), "text", 3))
+    else:
+        start, body = scene.whole(scene.say())
+        scene.conn.send(start + body[: len(body) // 2])
+    await scene.silence()
+
+
+async def drip(scene: Scene) -> None:
+    await _by_bytes(scene, scene.say(), scene.settings.drip_seconds)
+
+
+async def one_byte(scene: Scene) -> None:
+    await _by_bytes(scene, scene.say(), 0.0)
+
+
+async def _by_bytes(scene: Scene, said: Said, seconds: float) -> None:
+    start, body = scene.whole(said)
+    scene.conn.send(start)
+    for at in range(len(body)):
+        scene.conn.send(body[at : at + 1])
+        await asyncio.sleep(seconds)
+        await scene.conn.drain()
+
+
+def _unended(scene: Scene) -> bytes:
+    return b"".join(scene.frames([event for event in scene.partial() if event.kind != "last"]))
+
+
+async def early_end(scene: Scene) -> None:
+    """FIN before the end of the reply, in a body that ends where the connection does."""
+    if scene.is_stream:
+        scene.conn.send(scene.stream_head(connection="close") + _unended(scene))
+    else:
+        _, body = scene.whole(scene.say())
+        scene.conn.send(head(200, {"content-type": JSON, "connection": "close"}) + body[: len(body) // 2])
+    scene.conn.finish()
+
+
+async def no_last_event(scene: Scene) -> None:
+    """A body that is complete as HTTP, and not as a reply."""
+    if scene.is_stream:
+        scene.conn.send(scene.stream_head() + chunk(_unended(scene)) + LAST_CHUNK)
+    else:
+        _, body = scene.whole(scene.say())
+        scene.conn.answer(200, scene.headers, body[: len(body) // 2])
+
+
+async def cut_chunk(scene: Scene) -> None:
+    data = _unended(scene) if scene.is_stream else encode(scene.wire.body(scene.say()))
+    start = (
+        scene.stream_head() if scene.is_stream else head(200, {"content-type": JSON, "transfer-encoding": "chunked"})
+    )
+    scene.conn.send(start + chunk(data)[: -len(data) // 2])
+    scene.conn.finish()
+
+
+async def short_length(scene: Scene) -> None:
+    data = _unended(scene) if scene.is_stream else encode(scene.wire.body(scene.say()))
+    kind = SSE if scene.is_stream else JSON
+    scene.conn.send(head(200, {"content-type": kind, "content-length": str(2 * len(data))}) + data[: len(data) // 2])
+    scene.conn.finish()
+
+
+async def reset_in_call(scene: Scene) -> None:
+    said = scene.called()
+    if not scene.is_stream:
+        start, body = scene.whole(said)
+        scene.conn.send(start + body[: len(body) // 2])
+        return await scene.reset()
+    events = scene.wire.events(said, 6)
+    if scene.wire.dialect == "gemini":
+        frames = scene.frames(events)
+        at = next(n for n, event in enumerate(events) if b"functionCall" in encode(event.data))
+        half = frames[at][: frames[at].index(b"functionCall") + 20]
+        scene.conn.send(scene.stream_head() + b"".join(map(chunk, [*frames[:at], half])))
+    else:
+        _begin(scene, _until(events, *(("call", 1) if scene.wire.dialect == "anthropic" else ("args", 1))))
+    return await scene.reset()
+
+
+async def odd_events(scene: Scene) -> None:
+    """Everything that the standard of server-sent events allows, and fields and events that nobody knows yet."""
+    events = scene.wire.events(scene.say(), scene.n_deltas)
+    if not scene.is_stream:
+        return scene.conn.answer(
+            200, scene.headers, encode({**scene.wire.body(scene.say()), "future_field": {"a": [1]}})
+        )
+    unknown = {"anthropic": "future_event", "openai_responses": "response.future.thing"}.get(scene.wire.dialect, "")
+    if unknown:
+        events.insert(1, Event("start", unknown, {"type": unknown, "sequence_number": 0, "future": [1]}))
+    events = _numbered(events)
+    out = [b"\xef\xbb\xbf: a comment\n\nretry: 3000\n\n"]
+    for n, event in enumerate(events):
+        data = (
+            event.data if isinstance(event.data, str) else encode({**event.data, "future_field": {"a": None}}).decode()
+        )
+        lines = [f"event: {event.name}"] if event.name else []
+        if n % 4 == 1 and not isinstance(event.data, str):
+            lines += [f"data: {line}" for line in msgspec.json.format(data, indent=1).splitlines()]
+        else:
+            lines.append(f"data:{data}")
+        if n % 2:
+            lines = [": between", f"id: {n}", *lines, "unknown-field: x"]
+        end = ("\n", "\r\n", "\r", "\n")[n % 4]
+        out.append((end.join(lines) + end + end).encode())
+    scene.conn.send(scene.stream_head() + b"".join(map(chunk, out)) + LAST_CHUNK)
+    return None
+
+
+async def bad_json(scene: Scene) -> None:
+    if not scene.is_stream:
+        _, body = scene.whole(scene.say())
+        return scene.conn.answer(200, scene.headers, body[: len(body) * 2 // 3])
+    events = scene.partial()
+    n = len(_until(events, "text", 2))
+    frames = scene.frames(events)
+    name = "content_block_delta" if scene.wire.dialect == "anthropic" else "response.output_text.delta"
+    named = f"event: {name}\n" if events[n].name else ""
+    bad = f'{named}data: {{"type":"content_block\n\n'.encode()
+    scene.conn.send(scene.stream_head() + b"".join(map(chunk, [*frames[:n], bad, *frames[n:]])) + LAST_CHUNK)
+    return None
+
+
+async def huge(scene: Scene) -> None:
+    """One event, or one text, of many mebibytes; it is written as fast as it is read."""
+    mark = "@huge@"
+    said = replace(scene.say(), text=mark, calls=(), stop="end")
+    if scene.is_stream:
+        frames = b"".join(scene.frames(scene.wire.events(said, 1)))
+        before, _, after = frames.partition(mark.encode())
+    else:
+        before, _, after = encode(scene.wire.body(said)).partition(mark.encode())
+    size = scene.settings.huge_bytes
+    kind = SSE if scene.is_stream else JSON
+    scene.conn.send(head(200, {"content-type": kind, "content-length": str(len(before) + size + len(after))}) + before)
+    for at in range(0, size, MEBIBYTE):
+        scene.conn.send(b"x" * min(MEBIBYTE, size - at))
+        await scene.conn.drain()
+    scene.conn.send(after)
+
+
+async def bomb(scene: Scene) -> None:
+    """Compressed a thousandfold. Blocks between two full flushes are independent, so one is sent again and again."""
+    line = b": " + b" " * 1021 + b"\n" if scene.is_stream else b" " * 1024
+    packer = zlib.compressobj(9, zlib.DEFLATED, 31)
+    first = packer.compress(line * 1024) + packer.flush(zlib.Z_FULL_FLUSH)
+    again = packer.compress(line * 1024) + packer.flush(zlib.Z_FULL_FLUSH)
+    kind = SSE if scene.is_stream else JSON
+    packed = {"content-type": kind, "content-encoding": "gzip", "transfer-encoding": "chunked"}
+    scene.conn.send(head(200, packed) + chunk(first))
+    left = scene.settings.bomb_bytes // MEBIBYTE - 1
+    while left > 0:
+        scene.conn.send(chunk(again * min(left, 64)))
+        left -= 64
+        await scene.conn.drain()
+    scene.conn.finish()
+
+
+async def not_gzip(scene: Scene) -> None:
+    start, body = scene.whole(scene.say())
+    scene.conn.send(start[:-2] + b"content-encoding: gzip\r\n\r\n" + body)
+
+
+async def twice(scene: Scene) -> None:
+    said = scene.say()
+    if not scene.is_stream:
+        return scene.play(said)
+    events = scene.wire.events(said, max(scene.n_deltas, 3))
+    kind = "args" if said.calls else "text"
+    at = next((n for n, event in enumerate(events) if event.kind == kind), 0)
+    if said.calls and scene.wire.dialect == "anthropic":
+        at += 1  # the first piece of arguments is empty
+    return await _say(scene, [*events[: at + 1], *events[at:]])
+
+
+async def two_ends(scene: Scene) -> None:
+    said = scene.say()
+    if not scene.is_stream:
+        return scene.play(said)
+    events = scene.wire.events(said, scene.n_deltas)
+    return await _say(scene, _numbered([*events, events[-1]]))
+
+
+async def more_after_end(scene: Scene) -> None:
+    said = scene.say()
+    if not scene.is_stream:
+        return scene.play(said)
+    events = scene.wire.events(said, scene.n_deltas)
+    other = scene.wire.events(replace(said, text="This came too late.", calls=(), usage=Usage()), 1)
+    late = [event for event in other if event.kind in ("text", "last")]
+    return await _say(scene, _numbered([*events, *late]))
+
+
+def never(scene: Scene) -> Any:
+    return scene.silence()
+
+
+async def reset(scene: Scene) -> None:
+    scene.conn.reset()

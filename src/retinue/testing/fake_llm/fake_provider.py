@@ -1,0 +1,394 @@
+"""A provider on loopback that answers from a script, in four dialects, and fails as real ones do.
+
+It speaks Anthropic's messages, OpenAI's chat completions and responses, and Gemini's generateContent, streaming and
+not. It refuses what they refuse, and can be told to fail in each way of the catalogue `FAULTS`. What it says depends on
+the conversation alone. `python -m retinue.testing.fake_llm.fake_provider` runs it as a program.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import inspect
+import random
+import re
+import signal
+import sys
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, TypeGuard
+
+from retinue.errors import ConfigError, ModelError, ModelUnavailable
+from retinue.testing.fake_llm import error_answers as troubles
+from retinue.testing.fake_llm.anthropic_api import Anthropic
+from retinue.testing.fake_llm.dialect import DIALECTS, Dialect, Heard, Prompt, PromptCache, Said, Trouble, Wire, encode
+from retinue.testing.fake_llm.fake_request import Scene, Settings
+from retinue.testing.fake_llm.fault_catalog import FAULTS, FLAPS, Fault, Outcome, asked
+from retinue.testing.fake_llm.gemini_api import Gemini
+from retinue.testing.fake_llm.http_server import Ask, Connection
+from retinue.testing.fake_llm.openai_chat_api import Chat
+from retinue.testing.fake_llm.openai_responses_api import Responses
+from retinue.testing.fake_llm.script import Line, Script, compose, line_of, load
+
+Faults = Sequence[str | None] | Callable[[Heard, int], str | None]
+DEFAULT: tuple[Line, ...] = ("Done.",)
+GEMINI_PATH = re.compile(r"/v1(?:beta)?/(?:models|tunedModels)/([^/:]+):(?:generateContent|streamGenerateContent)\Z")
+
+MOMENTS = 4
+"""Turns of the loop until a connection that was let in, or cut off, is known as such."""
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """A request that a real provider would have refused as well."""
+
+    n: int
+    dialect: Dialect
+    status: int
+    message: str
+
+
+class FakeLLM:
+    """`async with FakeLLM(["Hello."]) as llm:` serves at `llm.url` until the block is left.
+
+    `script` is a list with one line a turn, or a function of what was heard. `faults` names what goes wrong: a list,
+    one for each request in order (None is nothing), or a function of what was heard and the number of the request; a
+    header `x-fault: F4` and a model name `fault-F4-then-ok` do so too. `seconds` passes before each answer; `chunks` is
+    the number of writes that a stream comes in.
+    """
+
+    def __init__(
+        self,
+        script: Script = DEFAULT,
+        *,
+        faults: Faults = (),
+        seconds: float = 0.0,
+        chunks: int = 3,
+        settings: Settings | None = None,
+        port: int = 0,
+    ) -> None:
+        if not callable(script) and (isinstance(script, str) or not script):
+            raise ConfigError("a script is a list of at least one line, or a function")
+        self.settings = settings or Settings()
+        self.requests: list[Heard] = []
+        """What was heard, the last of it (`Settings.keep`)."""
+        self.violations: list[Violation] = []
+        self.injected: list[tuple[int, str]] = []
+        """Which request met which fault."""
+        self.n_requests = 0
+        self.open = 0
+        """So many requests are under way."""
+        self.disconnects = 0
+        """So many requests lost their client before the end."""
+        self.connections = 0
+        """So many connections were made."""
+        self.refused_keys: dict[str, str] = {}
+        """Which key meets which fault, whatever else was asked for."""
+        self._script = script
+        self._faults = faults
+        self._seconds = seconds
+        self._chunks = chunks
+        self._port = port
+        self._cache = PromptCache(self.settings.n_prefixes)
+        self._failed: dict[tuple[str, int], None] = {}
+        self._outage_until: float | None = None
+        self._server: asyncio.Server | None = None
+        self._live: set[Connection] = set()
+        self._gemini = Gemini()
+        self._paths: dict[str, Wire] = {
+            "/v1/messages": Anthropic(),
+            "/v1/chat/completions": Chat(),
+            "/v1/responses": Responses(),
+        }
+        self._wires: dict[Dialect, Wire] = {wire.dialect: wire for wire in (*self._paths.values(), self._gemini)}
+
+    async def __aenter__(self) -> FakeLLM:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    async def start(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(self._connect, "127.0.0.1", self._port, backlog=4096)
+        self._port = self._server.sockets[0].getsockname()[1]
+
+    async def stop(self) -> None:
+        """Nobody is waited for: clients that are connected are cut off."""
+        if self._server is None:
+            return
+        self._server.close()
+        # Whoever was just let in is among the connections a moment later, and what is cut off is closed a moment later.
+        for _ in range(MOMENTS):
+            tasks = [conn.task for conn in self._live if conn.task is not None]
+            for conn in list(self._live):
+                conn.is_ended = True
+                conn.transport.abort()
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            await asyncio.sleep(0)
+        await self._server.wait_closed()
+        self._server = None
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._port}"
+
+    @property
+    def connected(self) -> int:
+        """So many connections are open now."""
+        return len(self._live)
+
+    def _connect(self) -> Connection:
+        self.connections += 1
+        return Connection(self._serve, self._live, self.settings.max_body)
+
+    def _serve(self, conn: Connection, ask: Ask) -> Coroutine[Any, Any, None] | None:
+        if ask.path == "/stats":
+            conn.answer(200, {}, encode(self.stats()))
+            return None
+        self.n_requests += 1
+        n = self.n_requests
+        wire, model = self._route(ask.path)
+        try:
+            prompt = self._read(wire, ask, model)
+            heard = Heard(
+                n=n,
+                dialect=wire.dialect,
+                model=prompt.model,
+                system=prompt.system,
+                messages=prompt.messages,
+                tools=prompt.tools,
+                stream=prompt.stream,
+                max_output=prompt.max_output,
+                headers=ask.open_headers,
+                raw=ask.body,
+            )
+            self._keep(heard)
+            fault = self._fault(heard, self._named(heard, prompt, ask))
+            line = line_of(self._script, heard)
+        except Trouble as trouble:
+            self._violated(conn, wire, trouble, n)
+            return None
+        except Exception as error:
+            self._violated(conn, wire, _script_trouble(wire, error), n)
+            return None
+        scene = Scene(conn, ask, heard, prompt, wire, self.settings, self._chunks, _nothing)
+        if fault is None and not self._seconds and not self.settings.pace_seconds and _is_plain(line):
+            scene.play(compose(line, heard, prompt, self._cache.measure))
+            return None
+        if inspect.iscoroutine(line):
+            conn.unheard = line  # closed if the client goes away before it has begun
+        return self._answer(scene, fault, line)
+
+    def _route(self, path: str) -> tuple[Wire, str | None]:
+        """Who answers at this path, or whose words are used to say that nobody does; and the model that it names."""
+        if found := GEMINI_PATH.match(path):
+            return self._gemini, found[1]
+        if path in self._paths:
+            return self._paths[path], ""
+        if path.startswith("/v1beta"):
+            return self._gemini, None
+        return self._paths["/v1/messages" if path.startswith("/v1/messages") else "/v1/chat/completions"], None
+
+    def _read(self, wire: Wire, ask: Ask, model: str | None) -> Prompt:
+        if model is None:
+            raise _plain_trouble(wire, 404, f"Not found: {ask.path}")
+        if ask.method != "POST":
+            raise _plain_trouble(wire, 405, f"Method not allowed: {ask.method}")
+        if ask.is_too_large:
+            raise _plain_trouble(wire, 413, "Request exceeds the maximum size")
+        try:
+            return wire.read(ask, model)
+        except (AttributeError, KeyError, TypeError, ValueError) as error:  # a type that no rule asked about
+            raise _plain_trouble(wire, 400, f"The request has a value of the wrong type: {error}") from error
+
+    def _violated(self, conn: Connection, wire: Wire, trouble: Trouble, n: int) -> None:
+        self.violations.append(Violation(n, wire.dialect, trouble.status, trouble.message))
+        conn.answer(trouble.status, {**wire.headers(n), **trouble.headers}, encode(wire.error(trouble, n)))
+
+    def _keep(self, heard: Heard) -> None:
+        self.requests.append(heard)
+        if len(self.requests) > 2 * self.settings.keep:
+            del self.requests[: -self.settings.keep or None]
+
+    def _fault(self, heard: Heard, name: str | None) -> Fault | None:
+        """The fault that this request meets, if it meets one: an outage goes before all others, and is over one day."""
+        now = asyncio.get_running_loop().time()
+        if self._outage_until is not None and now < self._outage_until:
+            name = "F53"
+        elif name == "F53":
+            if self._outage_until is not None:
+                return None
+            self._outage_until = now + self.settings.outage_seconds
+        elif name == "F54":
+            draw = random.Random(self.settings.seed * 1_000_003 + heard.n)
+            name = draw.choice(FLAPS) if draw.random() < 0.5 else None
+        if not name:
+            return None
+        fault = FAULTS.get(name)
+        if fault is None or heard.dialect not in fault.dialects:
+            raise _plain_trouble(self._wires[heard.dialect], 400, f"There is no fault {name} for {heard.dialect}.")
+        self.injected.append((heard.n, name))
+        return fault
+
+    def _named(self, heard: Heard, prompt: Prompt, ask: Ask) -> str | None:
+        if ask.key in self.refused_keys:
+            return self.refused_keys[ask.key]
+        header = ask.headers.get("x-fault")
+        found = asked(f"fault-{header}") if header else asked(heard.model)
+        if found is None:
+            if header:
+                return header
+            if callable(self._faults):
+                return self._faults(heard, heard.n)
+            return self._faults[heard.n - 1] if heard.n <= len(self._faults) else None
+        name, is_once = found
+        if is_once:
+            key = (name, hash((heard.dialect, tuple(unit.value for unit in prompt.units))))
+            if key in self._failed:
+                return None
+            self._failed[key] = None
+            if len(self._failed) > self.settings.n_prefixes:
+                del self._failed[next(iter(self._failed))]
+        return name
+
+    async def _answer(self, scene: Scene, fault: Fault | None, line: Line | Awaitable[Line]) -> None:
+        self.open += 1
+        try:
+            said = await self._awaited(scene.wire, line) if inspect.isawaitable(line) else line
+            if isinstance(said, str) and said in FAULTS:
+                fault, said = fault or self._fault(scene.heard, said), DEFAULT[0]
+            await asyncio.sleep(self._seconds)
+            await self._perform(scene, fault, said)
+        except Trouble as trouble:
+            self._violated(scene.conn, scene.wire, trouble, scene.heard.n)
+        except asyncio.CancelledError:
+            self.disconnects += scene.conn.is_lost and not scene.conn.is_ended
+            raise
+        finally:
+            self.open -= 1
+
+    async def _perform(self, scene: Scene, fault: Fault | None, line: Line) -> None:
+        said = DEFAULT[0] if isinstance(line, BaseException) else line
+        scene.say = lambda: compose(said, scene.heard, scene.prompt, self._cache.measure)
+        if fault is not None:
+            await fault.act(scene)
+        elif isinstance(line, BaseException):
+            scene.refuse(_told(scene, line))
+        else:
+            await scene.play_slowly(scene.say())
+
+    async def _awaited(self, wire: Wire, line: Awaitable[Line]) -> Line:
+        try:
+            return await line
+        except Exception as error:
+            raise _script_trouble(wire, error) from error
+
+    def stats(self) -> dict[str, Any]:
+        """What `GET /stats` shows to a test that runs elsewhere."""
+        return {
+            "requests": self.n_requests,
+            "open": self.open,
+            "connections": self.connections,
+            "connected": self.connected,
+            "disconnects": self.disconnects,
+            "injected": len(self.injected),
+            "violations": [violation.message for violation in self.violations[-100:]],
+        }
+
+
+def _is_plain(line: Line | Awaitable[Line]) -> TypeGuard[Line]:
+    """Whether a line can be said at once."""
+    if isinstance(line, str):
+        return line not in FAULTS
+    return not isinstance(line, BaseException) and not inspect.isawaitable(line)
+
+
+def _script_trouble(wire: Wire, error: Exception) -> Trouble:
+    return _plain_trouble(wire, 500, f"The script or the faults failed: {type(error).__name__}: {error}")
+
+
+def _plain_trouble(wire: Wire, status: int, message: str) -> Trouble:
+    match wire.dialect:
+        case "gemini":
+            kinds = {404: "NOT_FOUND", 405: "UNIMPLEMENTED", 500: "INTERNAL"}
+            return Trouble(status, kinds.get(status, "INVALID_ARGUMENT"), message)
+        case "anthropic":
+            kinds = {404: "not_found_error", 413: "request_too_large", 500: "api_error"}
+            return Trouble(status, kinds.get(status, "invalid_request_error"), message)
+        case _:
+            return Trouble(status, "server_error" if status == 500 else "invalid_request_error", message)
+
+
+def _nothing() -> Said:
+    raise AssertionError("the line is not known yet")
+
+
+def _told(scene: Scene, error: BaseException) -> Trouble:
+    """An exception in a script, as the provider would say it."""
+    trouble = troubles.broken(scene)
+    if isinstance(error, ModelUnavailable):
+        trouble = troubles.overloaded(scene)
+        if error.after_seconds:
+            trouble.headers = {"retry-after": f"{error.after_seconds:g}"}
+    elif isinstance(error, ModelError):
+        trouble = troubles.too_long(scene)
+        trouble.code = None
+    trouble.message = str(error) or trouble.message
+    return trouble
+
+
+async def _run(llm: FakeLLM) -> None:
+    stopped = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopped.set)
+    async with llm:
+        sys.stdout.write(f"{llm.url}\n")
+        sys.stdout.flush()
+        await stopped.wait()
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Serve until SIGTERM or SIGINT; the first line printed is the address."""
+    parser = argparse.ArgumentParser(prog="fake_llm", description="A provider that answers from a script.")
+    parser.add_argument("--port", type=int, default=0, help="0: any")
+    parser.add_argument("--latency", type=float, default=0.0, metavar="MS", help="before each answer")
+    parser.add_argument("--chunks", type=int, default=3, help="the number of writes of a stream")
+    parser.add_argument("--script", type=Path, metavar="FILE.jsonl", help="one line a turn")
+    options = parser.parse_args(argv)
+    try:
+        script = load(options.script) if options.script else DEFAULT
+        settings = Settings(keep=0)
+        llm = FakeLLM(
+            script, seconds=options.latency / 1000, chunks=options.chunks, port=options.port, settings=settings
+        )
+        asyncio.run(_run(llm))
+    except (ConfigError, OSError) as error:
+        sys.stderr.write(f"{error}\n")
+        return 2
+    return 0
+
+
+__all__ = [
+    "DIALECTS",
+    "FAULTS",
+    "Dialect",
+    "FakeLLM",
+    "Fault",
+    "Heard",
+    "Outcome",
+    "Settings",
+    "Violation",
+    "main",
+]
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,152 @@
+"""One request on its way to its answer: what is needed to answer it well, or badly."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from retinue.core.values import Call
+from retinue.testing.fake_llm.dialect import Event, Heard, Prompt, Said, Trouble, Wire, encode, frame
+from retinue.testing.fake_llm.http_server import JSON, LAST_CHUNK, SSE, Ask, Connection, chunk, head
+
+FILLER = "Let me see what there is to find out about this, step by step."
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The numbers of a fake provider. The defaults are those of real ones; a test that waits makes them small."""
+
+    pace_seconds: float = 0.0
+    """Between two writes of a stream."""
+    retry_after_seconds: float | None = None
+    """What a rate limit asks for; None is 7, 1.5 and 34 seconds at Anthropic, OpenAI and Gemini."""
+    stall_seconds: float = 3600.0
+    """How long a connection stays open when nothing comes any more."""
+    drip_seconds: float = 5.0
+    """Between two bytes of a stream that drips."""
+    settle_seconds: float = 0.02
+    """Before a reset, so that the client has seen what came before it."""
+    outage_seconds: float = 1800.0
+    """How long an outage lasts, from its first request on."""
+    huge_bytes: int = 20 << 20
+    """The size of one event that is too large."""
+    bomb_bytes: int = 10 << 30
+    """What a compressed body unpacks to."""
+    header_bytes: int = 1 << 20
+    """The size of a header that is too large."""
+    long_text: int = 10 << 20
+    """The number of characters in a reply that is too long."""
+    n_storm: int = 200
+    """So many calls in one reply."""
+    elsewhere: str = "http://evil.test/"
+    """Where a redirect leads."""
+    seed: int = 0
+    """Chooses what happens when a provider flaps."""
+    max_body: int = 32 << 20
+    """Requests above this are refused."""
+    n_prefixes: int = 1 << 18
+    """So many prefixes the prompt cache remembers."""
+    keep: int = 10_000
+    """So many requests are kept to look at."""
+
+
+@dataclass(slots=True)
+class Scene:
+    """`say` makes the reply that the script has for this request; faults that need none do not ask for it."""
+
+    conn: Connection
+    ask: Ask
+    heard: Heard
+    prompt: Prompt
+    wire: Wire
+    settings: Settings
+    n_deltas: int
+    say: Callable[[], Said]
+
+    @property
+    def is_stream(self) -> bool:
+        return self.prompt.stream
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return self.wire.headers(self.heard.n)
+
+    def refuse(self, trouble: Trouble) -> None:
+        told: Any = self.wire.error(trouble, self.heard.n)
+        if self.is_stream and not self.prompt.is_sse:
+            told = [told]
+        self.conn.answer(trouble.status, {**self.headers, **trouble.headers}, encode(told))
+
+    def play(self, said: Said) -> None:
+        """The reply, as it should be."""
+        if not self.is_stream:
+            self.conn.answer(200, self.headers, encode(self.wire.body(said)))
+            return
+        first, *more = self.writes(said)
+        self.conn.send(self.stream_head() + chunk(first))
+        for data in more:
+            self.conn.send(chunk(data))
+        self.conn.send(LAST_CHUNK)
+
+    async def play_slowly(self, said: Said) -> None:
+        if not self.is_stream:
+            return self.play(said)
+        self.conn.send(self.stream_head())
+        for data in self.writes(said):
+            self.conn.send(chunk(data))
+            await asyncio.sleep(self.settings.pace_seconds)
+            await self.conn.drain()
+        self.conn.send(LAST_CHUNK)
+        return None
+
+    def stream_head(self, **more: str) -> bytes:
+        kind = SSE if self.prompt.is_sse else JSON
+        framing = {} if "connection" in more or "content_length" in more else {"transfer-encoding": "chunked"}
+        extra = {name.replace("_", "-"): value for name, value in more.items()}
+        return head(200, {"content-type": kind, "cache-control": "no-cache", **framing, **self.headers, **extra})
+
+    def writes(self, said: Said) -> list[bytes]:
+        """A stream in as many writes as there are deltas asked for in a text."""
+        frames = self.frames(self.wire.events(said, self.n_deltas))
+        size = -(-len(frames) // max(self.n_deltas, 1))
+        return [b"".join(frames[at : at + size]) for at in range(0, len(frames), size)]
+
+    def frames(self, events: Sequence[Event]) -> list[bytes]:
+        if self.prompt.is_sse:
+            return [frame(self.wire.dialect, event) for event in events]
+        parts = [encode(event.data) for event in events]
+        return [b"[" + parts[0], *(b",\r\n" + part for part in parts[1:]), b"]"]
+
+    def whole(self, said: Said) -> tuple[bytes, bytes]:
+        """Head and body of the reply, correct to the last byte."""
+        if self.is_stream:
+            frames = self.frames(self.wire.events(said, self.n_deltas))
+            return self.stream_head(), b"".join(map(chunk, frames)) + LAST_CHUNK
+        body = encode(self.wire.body(said))
+        return head(200, {"content-type": JSON, "content-length": str(len(body)), **self.headers}), body
+
+    def partial(self) -> list[Event]:
+        """A stream long enough to be broken after some deltas of text."""
+        said = self.say()
+        return self.wire.events(replace(said, text=said.text if len(said.text) > 24 else FILLER), 6)
+
+    def called(self) -> Said:
+        """The reply with at least one call in it."""
+        said = self.say()
+        if said.calls:
+            return said
+        tools = self.heard.tools
+        call = Call(
+            id=f"call_forged_{self.heard.n}", name=tools[0].name if tools else "lookup", args='{"path":"a.txt"}'
+        )
+        return replace(said, text="", calls=(call,), stop="calls")
+
+    async def silence(self) -> None:
+        await asyncio.sleep(self.settings.stall_seconds)
+        self.conn.reset()
+
+    async def reset(self) -> None:
+        await asyncio.sleep(self.settings.settle_seconds)
+        self.conn.reset()

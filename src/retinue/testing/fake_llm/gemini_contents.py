@@ -1,0 +1,234 @@
+"""A conversation in Gemini's words: turns of a user and a model, and every round of calls with its responses."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from retinue.core.image_checks import look
+from retinue.core.values import Assistant, Call, Image, Message, Result, User
+from retinue.testing.fake_llm.dialect import Trouble, Unit, encode
+from retinue.testing.fake_llm.strict_checks import words
+
+DATA = words(
+    "text inlineData fileData functionCall functionResponse executableCode codeExecutionResult toolCall toolResponse"
+)
+PART_FIELDS = DATA | words("thought thoughtSignature videoMetadata mediaResolution partMetadata")
+CONTENT_FIELDS = words("parts role")
+CALL_FIELDS = words("id name args")
+RESPONSE_FIELDS = words("id name response parts willContinue scheduling")
+UNSIGNED = words("skip_thought_signature_validator context_engineering_is_the_way_to_go")
+"""Signatures that Google takes for calls that another model made."""
+PART = "contents[%d].parts[%d]"
+UNEVEN = (
+    "Please ensure that the number of function response parts is equal to the number of function call parts of the "
+    "function call turn."
+)
+CALL_TURN = (
+    "Please ensure that function call turn comes immediately after a user turn or after a function response turn."
+)
+RESPONSE_TURN = "Please ensure that function response turn comes immediately after a function call turn."
+UNSIGNED_CALL = (
+    "Function call is missing a thought_signature in functionCall parts. This is required for tools to work correctly, "
+    "and missing thought_signature may lead to degraded model performance. Additional data, function call `{name}` , "
+    "position {n}."
+)
+_SNAKE = re.compile(r"_([a-z])")
+
+T = TypeVar("T")
+
+
+def refuse(message: str, details: Any = None) -> Trouble:
+    return Trouble(400, "INVALID_ARGUMENT", message, details=details)
+
+
+def camel(value: Mapping[str, Any]) -> dict[str, Any]:
+    """The same with names in camel case. (Few are not: whoever is in a hurry sends none.)"""
+    if "_" not in "".join(value):
+        return value if isinstance(value, dict) else dict(value)
+    return {_SNAKE.sub(lambda m: m[1].upper(), name): part for name, part in value.items()}
+
+
+def same(value: Any, kind: type[T], at: str, *index: int) -> T:
+    """The value, if it is of this type. Where it stands is spelled only when it is not."""
+    if not isinstance(value, kind):
+        shown = encode(value).decode()[:80]
+        raise refuse(f"Invalid value at '{at % index if index else at}' ({kind.__name__} expected), {shown}")
+    return value
+
+
+def unknown(value: Mapping[str, Any], known: frozenset[str], at: str, *index: int) -> None:
+    if value.keys() <= known:
+        return
+    at = at % index if index else at
+    name = min(value.keys() - known)
+    where = f" at '{at}'" if at else ""
+    text = f'Invalid JSON payload received. Unknown name "{name}"{where}: Cannot find field.'
+    violation = {"field": at, "description": text} if at else {"description": text}
+    kind = "type.googleapis.com/google.rpc.BadRequest"
+    raise refuse(text, [{"@type": kind, "fieldViolations": [violation]}])
+
+
+class Contents:
+    """Read strictly: a response turn answers the call turn right before it, part for part."""
+
+    def __init__(self, is_signed: bool) -> None:
+        self.messages: list[Message] = []
+        self.units: list[Unit] = []
+        self._is_signed = is_signed
+        self._open: list[Call] = []
+        self._ids: set[str] = set()
+        self._unsigned = ""
+
+    def system(self, value: Any) -> str:
+        if value is None:
+            return ""
+        content = camel(same(value, dict, "system_instruction"))
+        unknown(content, CONTENT_FIELDS, "system_instruction")
+        parts = content.get("parts", [])
+        return "\n\n".join(str(part.get("text", "")) for part in (parts if isinstance(parts, list) else [parts]))
+
+    def read(self, value: Any) -> None:
+        if not value:
+            raise refuse("* GenerateContentRequest.contents: contents is not specified\n")
+        before = ""
+        for n, content in enumerate(same(value, list, "contents")):
+            content = camel(same(content, dict, "contents[%d]", n))
+            unknown(content, CONTENT_FIELDS, "contents[%d]", n)
+            role = content.get("role", "user")
+            if role not in ("user", "model"):
+                raise refuse("Please use a valid role: user, model.")
+            parts = self._parts(n, content.get("parts"))
+            before = self._model(n, parts, before) if role == "model" else self._user(n, parts, before)
+        if before in ("calls", "model"):
+            self._settle()
+            raise refuse("Please ensure that single turn requests end with a user role or the role field is empty.")
+        if self._unsigned:
+            raise refuse(self._unsigned)
+
+    def _parts(self, n: int, value: Any) -> list[dict[str, Any]]:
+        if not value:
+            raise refuse(f"* GenerateContentRequest.contents[{n}].parts: contents.parts must not be empty.\n")
+        parts = []
+        for i, part in enumerate(same(value, list, "contents[%d].parts", n)):
+            part = camel(same(part, dict, PART, n, i))
+            unknown(part, PART_FIELDS, PART, n, i)
+            found = part.keys() & DATA
+            if len(found) != 1:
+                text = "must have one initialized field" if not found else "oneof field 'data' is already set"
+                raise refuse(f"* GenerateContentRequest.{PART % (n, i)}.data: required oneof field 'data' {text}\n")
+            if "text" in part and not same(part["text"], str, PART, n, i) and "thoughtSignature" not in part:
+                raise refuse("Unable to submit request because it must have a text parameter.")
+            if "thoughtSignature" in part:
+                self._signature(PART % (n, i), part["thoughtSignature"])
+            parts.append(part)
+        return parts
+
+    def _signature(self, at: str, value: Any) -> None:
+        if value in UNSIGNED:
+            return
+        try:
+            base64.b64decode(value.replace("-", "+").replace("_", "/"), validate=True)
+        except (binascii.Error, ValueError, AttributeError):
+            shown = encode(value).decode()[:80]
+            raise refuse(f"Invalid value at '{at}.thought_signature' (TYPE_BYTES), {shown}") from None
+
+    def _model(self, n: int, parts: list[dict[str, Any]], before: str) -> str:
+        self._settle()
+        texts, kept = [], []
+        calls: list[Call] = []
+        for i, part in enumerate(parts):
+            if "functionCall" in part:
+                call = self._call(n, i, part["functionCall"])
+                if self._is_signed and not calls and "thoughtSignature" not in part and not self._unsigned:
+                    self._unsigned = UNSIGNED_CALL.format(name=call.name, n=n + 1)
+                calls.append(call)
+            elif "text" in part and not part.get("thought"):
+                texts.append(part["text"])
+            elif "functionResponse" in part:
+                raise refuse(RESPONSE_TURN)
+            if "thoughtSignature" in part:
+                kept.append(part["thoughtSignature"])
+        if calls and before not in ("user", "responses"):
+            raise refuse(CALL_TURN)
+        said = Assistant(text="".join(texts), calls=tuple(calls), opaque=encode(kept).decode() if kept else "")
+        self._open = calls
+        self.messages.append(said)
+        size = len(said.text) + len(said.opaque) + sum(len(c.name) + len(c.args) for c in calls)
+        self.units.append(Unit(said, size, len(parts)))
+        return "calls" if calls else "model"
+
+    def _call(self, n: int, i: int, value: Any) -> Call:
+        at = PART + ".function_call"
+        call = camel(same(value, dict, at, n, i))
+        unknown(call, CALL_FIELDS, at, n, i)
+        name = same(call.get("name", ""), str, at + ".name", n, i)
+        if not name:
+            raise refuse(f"* GenerateContentRequest.{at % (n, i)}.name: [REQUIRED_FIELD_MISSING]\n")
+        args = same(call.get("args") or {}, dict, at + ".args", n, i)
+        call_id = same(call.get("id") or f"g_{len(self._ids)}", str, at + ".id", n, i)
+        if call_id in self._ids:
+            raise refuse(f"* GenerateContentRequest.{at % (n, i)}.id: Duplicate function call id: {call_id}\n")
+        self._ids.add(call_id)
+        return Call(id=call_id, name=name, args=encode(args).decode())
+
+    def _user(self, n: int, parts: list[dict[str, Any]], before: str) -> str:
+        texts, images, results = [], [], []
+        for i, part in enumerate(parts):
+            if "functionResponse" in part:
+                if before != "calls":
+                    raise refuse(RESPONSE_TURN)
+                results.append(self._response(n, i, part["functionResponse"]))
+            elif "text" in part:
+                texts.append(part["text"])
+            elif "inlineData" in part:
+                data = camel(same(part["inlineData"], dict, PART + ".inline_data", n, i))
+                image = Image(media_type=str(data.get("mimeType", "")), data=str(data.get("data", "")))
+                if image.media_type.startswith("image/") and look(image).wrong:
+                    raise refuse("Unable to process input image. Please retry or report in the developer forum.")
+                images.append(image)
+            elif "functionCall" in part:
+                raise refuse(CALL_TURN)
+        if results or self._open:
+            self._settle()
+        elif texts:
+            self._unsigned = ""
+        values: list[Message] = [*results]
+        if texts or images:
+            values.append(User(text="\n\n".join(texts), images=tuple(images)))
+        self.messages += values
+        size = sum(len(m.text) for m in values) + sum(len(image.data) for image in images)
+        self.units.append(Unit(tuple(values), size, len(parts)))
+        return "responses" if results else "user"
+
+    def _response(self, n: int, i: int, value: Any) -> Result:
+        at = PART + ".function_response"
+        response = camel(same(value, dict, at, n, i))
+        unknown(response, RESPONSE_FIELDS, at, n, i)
+        name = same(response.get("name", ""), str, at + ".name", n, i)
+        if not name:
+            raise refuse(f"* GenerateContentRequest.{at % (n, i)}.name: Name cannot be empty.\n")
+        told = response.get("response")
+        if not isinstance(told, dict):
+            kind = "type.googleapis.com/google.protobuf.Struct"
+            shown = encode(told).decode()[:80]
+            raise refuse(f"Invalid value at '{at % (n, i)}.response' ({kind}), {shown}")
+        call_id = response.get("id")
+        call = next((c for c in self._open if (c.id == call_id if call_id else c.name == name)), None)
+        if call is None or call.name != name:
+            raise refuse(UNEVEN)
+        self._open = [c for c in self._open if c is not call]
+        text = told.get("output", told.get("result", told.get("error")))
+        return Result(
+            call_id=call.id,
+            text=text if isinstance(text, str) else encode(told).decode(),
+            name=name,
+            error="error" in told,
+        )
+
+    def _settle(self) -> None:
+        if self._open:
+            raise refuse(UNEVEN)

@@ -1,0 +1,149 @@
+"""What the fake provider says: a script's line, or what a mark in the conversation asks for.
+
+A mark is for programs that are driven from outside: a user's text with `@@turns=3,tool=read@@` gets two calls of `read`
+and then an answer. `calls=5` makes five calls a turn; `args={...}` gives their arguments, else they are made up from
+the tool's schema, others in each turn.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from retinue.core.values import Assistant, Call, Reply, Usage, User
+from retinue.errors import ConfigError
+from retinue.testing.fake_llm.dialect import THOUGHT, Dialect, Heard, Prompt, Said, Stop, decode, encode, label
+
+Line = str | Call | Sequence[Call] | Assistant | Reply | BaseException
+Script = Sequence[Line] | Callable[[Heard], "Line | Awaitable[Line]"]
+
+MARK = re.compile(r"@@turns=(\d+)(?:,tool=([\w.:-]+))?(?:,calls=(\d+))?(?:,args=(\{.*?\}))?@@", re.DOTALL)
+IDS: Mapping[Dialect, tuple[str, str]] = {
+    "anthropic": ("msg_", "toolu_"),
+    "openai_chat": ("chatcmpl-", "call_"),
+    "openai_responses": ("resp_", "call_"),
+    "gemini": ("", "fc_"),
+}
+_NO_USAGE = Usage()
+
+
+def line_of(script: Script, heard: Heard) -> Line | Awaitable[Line]:
+    """A mark goes before the script; the last line of a list is said again and again."""
+    if (line := _marked(heard)) is not None:
+        return line
+    return script(heard) if callable(script) else script[min(heard.turn, len(script) - 1)]
+
+
+def _marked(heard: Heard) -> Line | None:
+    n_calls = 0
+    for message in reversed(heard.messages):
+        if isinstance(message, Assistant):
+            n_calls += bool(message.calls)
+        elif isinstance(message, User) and "@@turns=" in message.text and (found := MARK.search(message.text)):
+            return _turn(heard, found, n_calls)
+    return None
+
+
+def _turn(heard: Heard, mark: re.Match[str], n: int) -> Line:
+    turns, name, width, args = int(mark[1]), mark[2], int(mark[3] or 1), mark[4]
+    tool = next((tool for tool in heard.tools if name in (None, tool.name)), None)
+    if tool is None or n >= turns - 1:
+        return f"Done after {n + 1} turns."
+    return [
+        Call(id="", name=tool.name, args=args or encode(sample(tool.parameters, n * width + i + 1)).decode())
+        for i in range(width)
+    ]
+
+
+def sample(schema: Mapping[str, Any], n: int) -> Any:
+    """A value that fits a schema well enough: what is required, and no more."""
+    if "enum" in schema:
+        return schema["enum"][0]
+    kind = schema.get("type", "string")
+    match str(kind[0] if isinstance(kind, list) else kind).lower():
+        case "object":
+            parts = schema.get("properties", {})
+            return {name: sample(parts.get(name, {}), n) for name in schema.get("required", [])}
+        case "array":
+            return [sample(schema.get("items") or {}, n)]
+        case "integer" | "number":
+            return n
+        case "boolean":
+            return True
+        case "null":
+            return None
+        case _:
+            return str(n)
+
+
+def compose(line: Line, heard: Heard, prompt: Prompt, read: Callable[[Dialect, Prompt], Usage]) -> Said:
+    """The reply to a line: ids that depend on the conversation alone, and what it cost."""
+    usage, stop = _NO_USAGE, None
+    model = heard.model
+    if isinstance(line, Reply):
+        usage, stop, model, line = line.usage, line.stop, line.model or model, line.message
+    if isinstance(line, Call):
+        line = [line]
+    if isinstance(line, str):
+        message = Assistant(text=line)
+    elif isinstance(line, Assistant):
+        message = line
+    elif isinstance(line, BaseException):
+        raise TypeError("an exception is told, not said")
+    else:
+        message = Assistant(calls=tuple(line))
+    of_reply, of_call = IDS[heard.dialect]
+    named = f"{of_call}{label(heard.messages)}_{heard.turn}"
+    calls = [msgspec.structs.replace(c, id=c.id or f"{named}_{i}") for i, c in enumerate(message.calls)]
+    thinking = THOUGHT if prompt.is_thinking else ""
+    if usage == _NO_USAGE:
+        n_chars = len(message.text) + len(thinking) + sum(len(c.name) + len(c.args) for c in calls)
+        n_tokens = n_chars // 4 + 1
+        if prompt.max_output is not None:
+            n_tokens = min(n_tokens, prompt.max_output)
+        usage = msgspec.structs.replace(read(heard.dialect, prompt), output=n_tokens)
+    ending: Stop = stop if stop not in (None, "end") else "calls" if calls else "end"
+    return Said(
+        id=f"{of_reply}{heard.n:024d}",
+        model=model,
+        text=message.text,
+        calls=tuple(calls),
+        stop=ending,
+        usage=usage,
+        thinking=thinking,
+        refusal=message.text if ending == "refusal" and heard.dialect.startswith("openai") else "",
+        has_ids=prompt.has_ids,
+        wants_usage=prompt.wants_usage,
+    )
+
+
+def load(path: Path) -> list[Line]:
+    """A script from a file of JSON lines: `"text"`, `{"fault": "F4"}`, or `{"text": "...", "calls": [{"name": "read",
+    "args": {...}}]}`."""
+    lines: list[Line] = []
+    for n, row in enumerate(path.read_bytes().splitlines(), 1):
+        if not row.strip():
+            continue
+        try:
+            lines.append(_loaded(decode(row)))
+        except (msgspec.DecodeError, KeyError, TypeError) as error:
+            raise ConfigError(f"{path.name}, line {n}: not a line of a script: {error}") from error
+    if not lines:
+        raise ConfigError(f"{path.name}: a script has at least one line")
+    return lines
+
+
+def _loaded(value: Any) -> Line:
+    if isinstance(value, str):
+        return value
+    if "fault" in value:
+        return str(value["fault"])
+    calls = [
+        Call(id=str(call.get("id", "")), name=str(call["name"]), args=encode(call.get("args", {})).decode())
+        for call in value.get("calls", [])
+    ]
+    return Assistant(text=str(value.get("text", "")), calls=tuple(calls))

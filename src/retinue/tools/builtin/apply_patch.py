@@ -1,0 +1,229 @@
+"""Several files changed together: everything is read and checked, then everything written beside its file, then the
+drafts take their places one after the other. When one cannot, those before it are put back.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Literal
+
+from retinue.errors import NotFound, Refused, RetinueError
+from retinue.sandbox.atomic_write import Draft, alone, remove, sweep
+from retinue.sandbox.file_location import Spot, locate
+from retinue.sandbox.paths import Root
+from retinue.tools.builtin.file_tool import Work
+from retinue.tools.builtin.patch import BadPatch, Change, Hunk, apply
+from retinue.tools.builtin.text_file import Text, is_binary, sha256, short_diff
+
+Standing = Literal["before", "after", "unknown"]
+
+
+@dataclass(slots=True)
+class Step:
+    """One file and what it becomes: None means that it is not there. `like` is a file whose mode a new one gets."""
+
+    spot: Spot
+    before: bytes | None
+    after: bytes | None
+    like: os.stat_result | None = None
+
+
+@contextmanager
+def spots(work: Work, paths: list[tuple[str, bool]]) -> Iterator[list[Spot]]:
+    """The places of several files (with True: their directories are made), each named once, and nobody else at them."""
+    roots: dict[str, Root] = {}
+    found: list[Spot] = []
+    with ExitStack() as held:
+        try:
+            for path, make in paths:
+                top, rest = work.reach.find(path, "write")
+                if top not in roots:
+                    roots[top] = held.enter_context(work.reach.open(top))
+                place = locate(roots[top], rest, make=make)
+                place.path = path
+                found.append(place)
+                held.callback(place.close)
+            held.enter_context(alone(found))
+            for place in found:
+                place.look()
+            yield found
+        except BaseException:
+            for place in reversed(found):
+                place.undo()
+            raise
+
+
+def perform(work: Work, steps: list[Step]) -> None:
+    """All steps, or none as far as the file system lets us."""
+    drafts: list[Draft | None] = []
+    done: list[Step] = []
+    try:
+        for step in steps:
+            drafts.append(None if step.after is None else Draft(step.spot, step.after, work.key, step.like))
+        if work.stop.is_set():
+            raise Refused("cancelled", "the call was cancelled; nothing was written")
+        for step, draft in zip(steps, drafts, strict=True):
+            if draft is None:
+                remove(step.spot)
+            else:
+                draft.commit()
+            done.append(step)
+    except BaseException as error:
+        for draft in drafts[len(done) :]:
+            if draft is not None:
+                draft.discard()
+        left = [s.spot.path for s in reversed(done) if not _put_back(s)]
+        if left:
+            raise Refused("write", f"{error} These files could not be put back and are changed: {left}") from error
+        raise
+
+
+def _put_back(step: Step) -> bool:
+    try:
+        step.spot.look()
+        if step.before is None:
+            remove(step.spot)
+        else:
+            Draft(step.spot, step.before).commit()
+    except (RetinueError, OSError):
+        return False
+    return True
+
+
+def apply_patch(work: Work, changes: list[Change]) -> str:
+    """Apply a patch and say what it did."""
+    wanted = [(c.path, c.kind == "add") for c in changes] + [(c.to, True) for c in changes if c.to]
+    for path, _ in wanted:
+        work.reach.find(path, "read")
+    with spots(work, wanted) as places:
+        unshown = {place.path: why for place in places if (why := work.reach.unshown(place.where()))}
+        _no_file_twice(places)
+        targets = iter(places[len(changes) :])
+        plan = [(c, place, next(targets) if c.to else None) for c, place in zip(changes, places, strict=False)]
+        if work.again:
+            for place in places:
+                sweep(place, work.key)
+            standings = [_standing(*item) for item in plan]
+            if "unknown" in standings:
+                names = [c.path for c, s in zip(changes, standings, strict=True) if s == "unknown"]
+                raise Refused("unknown", unknown(names))
+            plan = [item for item, s in zip(plan, standings, strict=True) if s == "before"]
+            if not plan:
+                return "The patch had already been applied before a restart interrupted the call; nothing was done now."
+        try:
+            steps = [step for item in plan for step in _steps(work, *item)]
+        except BadPatch:
+            if unshown:
+                path, why = next(iter(unshown.items()))
+                raise BadPatch(f"it does not fit. The lines of {path} are not shown: {why}") from None
+            raise
+        perform(work, steps)
+        is_shown = not unshown
+        return "\n".join(_told(work, change, step, is_shown) for (change, *_), step in _first_steps(plan, steps))
+
+
+def unknown(paths: list[str]) -> str:
+    return (
+        f"A restart interrupted this call, and whether it changed {', '.join(paths)} cannot be told: what is there now "
+        "is neither what the call expected nor what it would have made. Nothing was done now. Read before repeating it."
+    )
+
+
+def _no_file_twice(places: list[Spot]) -> None:
+    """Two names can lead to one file, through a link."""
+    seen: dict[tuple[int, int, str], str] = {}
+    for place in places:
+        where = os.fstat(place.dir_fd)
+        other = seen.setdefault((where.st_dev, where.st_ino, place.name), place.path)
+        if other is not place.path:
+            raise BadPatch(f"{other} and {place.path} are the same file; put all its hunks under one header")
+
+
+def _steps(work: Work, change: Change, spot: Spot, target: Spot | None) -> list[Step]:
+    if change.kind == "add":
+        if spot.found is not None:
+            raise BadPatch(f"{change.path}: it should be added, but it is there already")
+        return [Step(spot, None, change.content.encode("utf-8", "replace"))]
+    if spot.found is None:
+        raise NotFound(f"{change.path}: there is no such file")
+    before = spot.read()
+    after = _patched(change, before, change.hunks, work.redactor.clean)
+    if change.kind == "delete":
+        if change.hunks and after:
+            raise BadPatch(f"{change.path}: it should be deleted, but it has more lines than the patch removes")
+        return [Step(spot, before, None)]
+    if target is None:
+        return [Step(spot, before, after)]
+    if target.found is not None:
+        raise BadPatch(f"{change.to}: {change.path} should be moved there, but there is a file already")
+    return [Step(target, None, after, like=spot.found), Step(spot, before, None)]
+
+
+def _patched(change: Change, before: bytes, hunks: list[Hunk], clean: Callable[[str], str] = str) -> bytes:
+    if not hunks:
+        return before
+    if is_binary(before):
+        raise BadPatch(f"{change.path}: it is a binary file")
+    source = Text.of(before)
+    if not source.is_exact:
+        raise BadPatch(f"{change.path}: it is not valid {source.encoding}, so it cannot be written back unharmed")
+    try:
+        return source.encode(apply(source.text, hunks, clean))
+    except BadPatch as error:
+        raise BadPatch(f"{change.path}: {error}") from None
+
+
+def _standing(change: Change, spot: Spot, target: Spot | None) -> Standing:
+    """Whether a change was made by an earlier process, from what is there now."""
+    if change.kind == "add":
+        if spot.found is None:
+            return "before"
+        return "after" if spot.read() == change.content.encode("utf-8", "replace") else "unknown"
+    if change.kind == "delete":
+        return "after" if spot.found is None else "before"
+    if target is not None:
+        here, there = spot.found is not None, target.found is not None
+        if here and there:
+            return "unknown"
+        return "before" if here else "after" if there else "unknown"
+    if spot.found is None:
+        return "unknown"
+    data = spot.read()
+    forward, back = _fits(change, data, change.hunks), _fits(change, data, [h.reversed() for h in change.hunks])
+    if forward == back:
+        return "unknown"
+    return "before" if forward else "after"
+
+
+def _fits(change: Change, data: bytes, hunks: list[Hunk]) -> bool:
+    try:
+        _patched(change, data, hunks)
+    except BadPatch:
+        return False
+    return True
+
+
+def _first_steps(
+    plan: list[tuple[Change, Spot, Spot | None]], steps: list[Step]
+) -> Iterator[tuple[tuple[Change, Spot, Spot | None], Step]]:
+    rest = iter(steps)
+    for item in plan:
+        yield item, next(rest)
+        if item[2] is not None:
+            next(rest)
+
+
+def _told(work: Work, change: Change, step: Step, is_shown: bool) -> str:
+    if step.after is None:
+        return f"Deleted {change.path}"
+    verb, name = ("Added", change.path) if change.kind == "add" else ("Changed", change.path)
+    if change.to:
+        verb, name = "Moved", f"{change.path} to {change.to}"
+    said = f"{verb} {name}: {len(step.after)} bytes, sha256 {sha256(step.after)}"
+    if change.kind == "add" or step.before is None or not is_shown:
+        return said
+    diff = short_diff(*(work.redactor.clean(Text.of(data).text) for data in (step.before, step.after)))
+    return f"{said}\n{diff}" if diff else said

@@ -1,0 +1,205 @@
+"""The built-in tools by name, and what they share in one runtime: its private folder, the sandbox, the leases."""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+import logging
+import tempfile
+from collections.abc import Awaitable, Callable, Iterable
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from retinue.errors import ConfigError, SandboxMissing
+from retinue.sandbox import folder_operations as folders
+from retinue.sandbox import git_folders
+from retinue.sandbox.private_paths import TEMPORARY, Private
+from retinue.sandbox.worktree import Worktrees
+from retinue.tools.base import Tool
+from retinue.tools.builtin.artifacts import PAGE, ArtifactTool
+from retinue.tools.builtin.write_leases import Writers
+
+if TYPE_CHECKING:
+    from retinue.tools.builtin.run_processes import Processes
+
+log = logging.getLogger("retinue")
+SWEEP_SECONDS = 3.0
+FINISH_SECONDS = 20.0
+NAMES = (
+    "read",
+    "list",
+    "search",
+    "find",
+    "edit",
+    "write",
+    "shell",
+    "shell_output",
+    "shell_stop",
+    "git",
+    "fetch",
+    "think",
+    "tasks",
+    "artifact",
+    "ask",
+)
+
+
+class Kit:
+    """Makes each tool once. `folder` is private to the runtime; without one it lasts as long as the kit."""
+
+    def __init__(
+        self,
+        store: Any,
+        folder: Path | None = None,
+        *,
+        page: int = PAGE,
+        unsafe_bare: bool = False,
+        private: Private | None = None,
+    ) -> None:
+        self._store, self._folder, self._page = store, folder, page
+        self._unsafe_bare, self._private = unsafe_bare, private
+        self._made: dict[str, Tool] = {}
+        self._temporary = folder is None
+        self._leaving: set[str] = set()
+        self._sweeping: asyncio.Future[None] | None = None
+        self._is_used: Callable[[str], bool] = lambda place: False
+        self.writers = Writers()
+
+    @cached_property
+    def folder(self) -> Path:
+        folder = Path(tempfile.mkdtemp(prefix=f"{TEMPORARY}-")) if self._folder is None else self._folder
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return folder
+
+    @cached_property
+    def worktrees(self) -> Worktrees:
+        return Worktrees(self.folder / "worktrees")
+
+    def tool(self, name: str) -> Tool:
+        """The built-in tool of this name."""
+        if name not in self._made:
+            made = ArtifactTool(self._store.get_artifact, self._page) if name == "artifact" else self._make(name)
+            if made is None:
+                near = difflib.get_close_matches(name, NAMES, n=1)
+                hint = f" Did you mean {near[0]!r}?" if near else ""
+                raise ConfigError(f"there is no built-in tool {name!r}.{hint} There is: {', '.join(NAMES)}")
+            self._made[name] = made
+        return self._made[name]
+
+    def over(self, run: str, is_used: Callable[[str], bool]) -> Awaitable[None] | None:
+        """A run has ended: what it held here is given back; what it left running is stopped. A copy stays as long as
+        somebody works in it (`is_used`)."""
+        self.writers.over(run)
+        self._is_used = is_used
+        processes = self.__dict__.get("processes")
+        if (processes is None or not processes.has(run)) and not self.is_isolated(run) and not self._leaving:
+            return None
+        self._leaving.add(run)
+        return self._tidy(is_used)
+
+    def is_isolated(self, run: str) -> bool:
+        return "worktrees" in self.__dict__ and self.worktrees.has(run)
+
+    async def _tidy(self, is_used: Callable[[str], bool]) -> None:
+        for run in sorted(self._leaving):
+            try:
+                if await self._let_go(run, is_used):
+                    self._leaving.discard(run)
+            except Exception as error:  # what one run has left behind must not end the others, nor the host
+                self._leaving.discard(run)
+                log.warning("what run %s has left could not be tidied up; its work stays where it is: %s", run, error)
+
+    async def _let_go(self, run: str, is_used: Callable[[str], bool]) -> bool:
+        """Whether nothing of it is left to do: in a copy of its own somebody else may still work."""
+        if (processes := self.__dict__.get("processes")) is not None:
+            await processes.run_over(run)
+        if self.is_isolated(run):
+            if is_used(str(self.worktrees.place(run))):
+                return False
+            await self.worktrees.close(run)
+        return True
+
+    async def sweep(self, open_runs: set[str], is_used: Callable[[str], bool]) -> None:
+        """After a restart: the copies of runs that have ended go, and what git was given by a process that was killed.
+        (Their processes went with the last process.) However much a run has left, the start waits only a moment."""
+        await asyncio.to_thread(git_folders.sweep)
+        if self._folder is not None and (self._folder / "worktrees").is_dir():
+            await self.worktrees.sweep()
+            self._leaving.update(set(self.worktrees.runs()) - open_runs)
+            self._sweeping = asyncio.ensure_future(self._tidy(is_used))
+            await asyncio.wait([self._sweeping], timeout=SWEEP_SECONDS)
+
+    async def forget_runs(self, known: Callable[[Iterable[str]], Awaitable[set[str]]]) -> None:
+        """Runs were forgotten: the records of their commands go too. `known` are those that are still on record."""
+        folder = None if self._folder is None else self._folder / "shell"
+        if folder is None or not folder.is_dir():
+            return
+        from retinue.tools.builtin.command_record import discard_all, owners
+
+        owned = await asyncio.to_thread(owners, folder)
+        left = await known(set(owned.values()))
+        gone = [id for id, run in owned.items() if run not in left]
+        if gone:
+            await asyncio.to_thread(discard_all, folder, gone)
+
+    async def close(self) -> None:
+        if self._temporary and "worktrees" in self.__dict__:
+            self._leaving.update(self.worktrees.runs())
+        await self._finish()
+        if (processes := self.__dict__.get("processes")) is not None:
+            await processes.close()
+        self.writers.close()
+        # What could not be put on a branch is still in its copy: it is not thrown away with the folder.
+        is_empty = "worktrees" not in self.__dict__ or not self.worktrees.runs()
+        if self._temporary and "folder" in self.__dict__ and is_empty:
+            await asyncio.to_thread(folders.remove, self.folder)
+
+    async def _finish(self) -> None:
+        """Tidy up for the last time: in a folder that stays, the next start does what takes too long now."""
+        is_used = (lambda place: False) if self._temporary else self._is_used
+        works: list[asyncio.Future[None]] = [asyncio.ensure_future(self._tidy(is_used))]
+        works += [self._sweeping] if self._sweeping is not None else []
+        _, late = await asyncio.wait(works, timeout=None if self._temporary else FINISH_SECONDS)
+        for work in late:
+            work.cancel()
+        await asyncio.gather(*works, return_exceptions=True)
+
+    @cached_property
+    def processes(self) -> Processes:
+        from retinue.sandbox.bwrap import find_sandbox
+        from retinue.sandbox.unsandboxed import Unsandboxed
+        from retinue.tools.builtin.run_processes import Processes
+
+        bare = None
+        if self._unsafe_bare:
+            try:
+                find_sandbox()
+            except SandboxMissing:
+                bare = Unsandboxed(unsafe_bare=True)
+        return Processes(self.folder, sandbox=bare, private=self._private)
+
+    def _make(self, name: str) -> Tool | None:
+        """What a tool needs is imported with it: few programs use all of them."""
+        from retinue.tools.builtin import ask, edit, git, search, shell, think
+        from retinue.tools.builtin import fetch as web
+        from retinue.tools.builtin import read_list_find as files
+        from retinue.tools.builtin import task_list_tool as tasks
+
+        makers: dict[str, Callable[[], Tool]] = {
+            "read": lambda: files.Read(),
+            "list": lambda: files.List(),
+            "find": lambda: files.Find(),
+            "search": lambda: search.Search(),
+            "edit": lambda: edit.Edit(),
+            "write": lambda: edit.Write(),
+            "shell": lambda: shell.ShellTool(self.processes, may_write=self.writers.take),
+            "shell_output": lambda: shell.ShellOutputTool(self.processes),
+            "shell_stop": lambda: shell.ShellStopTool(self.processes),
+            "git": lambda: git.GitTool(self.processes),
+            "fetch": lambda: web.Fetch(),
+            "think": think.Think,
+            "tasks": lambda: tasks.Tasks(self._store),
+            "ask": ask.AskTool,
+        }
+        return makers[name]() if name in makers else None

@@ -1,0 +1,114 @@
+"""What the file tools share: the roots of the caller, work in a thread, and every failure as an answer."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from threading import Event
+from typing import Any, TypeVar
+
+from retinue.core.redaction import Redactor
+from retinue.errors import NotFound, Refused
+from retinue.formats.safe_text import reveal
+from retinue.sandbox.paths import Reach, Root, real_path, strip
+from retinue.tools.base import NOTHING_SECRET, Answer, Caller, Returned
+from retinue.tools.builtin.builtin_tool import Arguments, Builtin
+from retinue.tools.file_rules import READING, barred, hidden
+
+MAX_ANSWER = 60_000  # below the cap of a result, so that the note at the end is never what is cut off
+MAX_LINE = 2_000
+MAX_ERROR = 20_000
+
+A = TypeVar("A", bound=Arguments)
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """One call of a file tool: where it may go, by which name it is known, whether it was called off, and who takes
+    secrets out of what is shown of a file, before any of it is cut off."""
+
+    reach: Reach
+    key: str
+    again: bool
+    stop: Event
+    redactor: Redactor = NOTHING_SECRET
+
+
+class FileTool(Builtin[A]):
+    """A tool whose `work` is done in a thread. What it refuses, and what the file system refuses, is its answer."""
+
+    subject = "path"
+    acts: tuple[str, ...] = READING
+    """The tools whose rules about a file hold for this one too: a way round is none."""
+
+    async def run(self, caller: Caller, args: dict[str, Any]) -> Returned:
+        try:
+            answer = await super().run(caller, args)
+        except UnicodeEncodeError:
+            return failed("Invalid parameters: half a surrogate pair is not text")
+        if isinstance(answer, Answer) and answer.error and len(answer.text) > MAX_ERROR:
+            return failed(f"{caller.redactor.clean(answer.text)[:MAX_ERROR]}... [cut]")
+        return answer
+
+    async def call(self, caller: Caller, args: A) -> Returned:
+        if not caller.root:
+            return failed("This run has no directory to work in, so there are no files.")
+        with caller.opening() as (mine, holding):
+            forbids = barred(mine, self.acts, self.name, getattr(args, "path", ""))
+            given = (mine.held.read, mine.held.write)
+            reach = Reach.of(mine.root, *given, forbids, hidden(mine), holding, caller.private)
+            work = Work(reach=reach, key=caller.key, again=caller.again, stop=Event(), redactor=caller.redactor)
+            try:
+                return await self.perform(work, args)
+            except (Refused, NotFound) as error:
+                return failed(printable(str(error)))
+            except OSError as error:
+                return failed(f"The file system refused it: {error.strerror or error}. Nothing was changed.")
+            finally:
+                work.stop.set()
+
+    def summary(self, args: dict[str, Any]) -> str:
+        return printable(super().summary(args)[:200])
+
+    async def perform(self, work: Work, args: A) -> Answer:
+        return await asyncio.to_thread(self.work, work, args)
+
+    def work(self, work: Work, args: A) -> Answer:
+        raise NotImplementedError
+
+
+def failed(text: str) -> Answer:
+    return Answer(text=text, error=True)
+
+
+def beneath(root: Root, fd: int) -> str:
+    """The true path of an open directory, relative to its root; "" for the root."""
+    rest = strip(real_path(fd), root.real)
+    if rest is None:
+        raise Refused("path", "the directory was moved out of the root while it was read")
+    return rest
+
+
+def prefix_of(reach: Reach, root: Root) -> str:
+    """What to put before a path beneath `root` so that the run can use it: nothing when it is the run's own root."""
+    shown = reach.shown(root.path, "")
+    return "" if shown == "." else shown.rstrip("/") + "/"
+
+
+def printable(text: str) -> str:
+    """One line that can be stored and shown: bytes that are not text, and characters that are not seen, are escaped."""
+    return reveal(text, keep="")
+
+
+def page(lines: list[str], limit: int, note: str, room: int = MAX_ANSWER) -> str:
+    """At most `limit` lines that fit; when some are left out, `note` says how to see them."""
+    shown = 0
+    size = 0
+    for line in lines[:limit]:
+        size += len(line) + 1
+        if size > room:
+            break
+        shown += 1
+    text = "\n".join(lines[:shown])
+    left = len(lines) - shown
+    return text if not left else f"{text}\n[{shown} of {len(lines)} shown; {note}]"

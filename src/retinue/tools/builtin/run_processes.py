@@ -1,0 +1,263 @@
+"""Everything that a runtime has running outside itself. One `Processes` belongs to one state directory; a process ends
+with the run that started it, and with the runtime.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from retinue.core.ids import clean, digest
+from retinue.core.redaction import ByteStream
+from retinue.core.values import Capabilities
+from retinue.errors import NotFound, Refused
+from retinue.sandbox.base import Command, Ended, Limits, Running, Sandbox
+from retinue.sandbox.bwrap import find_sandbox
+from retinue.sandbox.kept_aside import untold
+from retinue.sandbox.open_beneath import DIRECTORY, open_beneath
+from retinue.sandbox.open_directories import Holding
+from retinue.sandbox.paths import real_path, strip
+from retinue.sandbox.private_paths import Private
+from retinue.sandbox.process import sweep
+from retinue.sandbox.readonly_paths import beneath
+from retinue.sandbox.resource_limits import find_groups
+from retinue.tools.base import Caller
+from retinue.tools.builtin.command_record import End, Spool, Start, forget_old
+
+log = logging.getLogger("retinue")
+ENVIRONMENT = ("PATH", "HOME", "LANG", "TERM", "TZ")
+KEEP_SECONDS = 3 * 24 * 3600.0
+DAY = 24 * 3600.0
+END_SECONDS = 30.0
+"""How long a command that was killed is waited for; its sandbox needs a few seconds at most."""
+LIMITS = Limits()
+
+
+@dataclass
+class Live:
+    """A command under way. `over` is set when its end is on disk; `news` whenever there is more output; `notes` are
+    told with its end, beside its own. What it writes goes through `stream`, so that no secret is on disk, whole or cut
+    in two."""
+
+    run: str
+    spool: Spool
+    stream: ByteStream
+    background: bool = False
+    notes: tuple[str, ...] = ()
+    running: Running | None = None
+    over: asyncio.Event = field(default_factory=asyncio.Event)
+    news: asyncio.Event = field(default_factory=asyncio.Event)
+    watching: asyncio.Task[End] | None = None
+    forget: Callable[[], object] = lambda: None
+
+    def sink(self, data: bytes) -> None:
+        self.spool.write(self.stream.feed(data))
+        self.news.set()
+
+    async def wait(self, seconds: float | None) -> End:
+        """Until nothing of it is left; then its end is on disk, however this came about."""
+        assert self.running is not None
+        try:
+            ended = await self.running.wait(seconds)
+        except asyncio.CancelledError:
+            # In a task of its own: whoever cancels twice does not get rid of the record.
+            self.watching = asyncio.get_running_loop().create_task(self._conclude())
+            await asyncio.shield(self.watching)
+            raise
+        return self._note(ended)
+
+    async def _conclude(self) -> End:
+        assert self.running is not None
+        return self._note(await self.running.wait())
+
+    def _note(self, ended: Ended) -> End:
+        try:
+            self.spool.write(self.stream.close())
+            return self.spool.finish(replace(ended, notes=(*ended.notes, *self.notes)))
+        finally:  # on a full disk too: others wait for this
+            self.forget()
+            self.over.set()
+            self.news.set()
+
+
+class Processes:
+    """`sandbox` is found when it is first needed; `private` is what it hides, by default the state directory; `environ`
+    is what allowed names are looked up in."""
+
+    def __init__(
+        self,
+        state: Path,
+        *,
+        sandbox: Sandbox | None = None,
+        private: Private | None = None,
+        environ: Mapping[str, str] | None = None,
+        limits: Limits = LIMITS,
+        max_background: int = 8,
+        background_seconds: float = DAY,
+    ) -> None:
+        self._folder, self._aside = Path(os.path.abspath(state)) / "shell", Path(os.path.abspath(state)) / "taken"
+        self._private = private or Private(folders=(os.path.abspath(state),))
+        self._untold: tuple[str, ...] = ()
+        self._sandbox, self._environ, self.limits = sandbox, environ, limits
+        self._max_background, self._background_seconds = max_background, background_seconds
+        self._live: dict[str, Live] = {}
+        self._mark = digest(self._folder)[:16]
+        self._is_swept = False
+
+    def sandbox(self) -> Sandbox:
+        """What contains commands here, or `SandboxMissing` with what to do."""
+        if self._sandbox is None:
+            self._sandbox = find_sandbox(private=self._private, aside=str(self._aside))
+        return self._sandbox
+
+    def environment(self, held: Capabilities) -> dict[str, str]:
+        source = os.environ if self._environ is None else self._environ
+        names = (*ENVIRONMENT, *(held.env or ()))
+        return {name: source[name] for name in names if name in source}
+
+    @contextmanager
+    def command(self, caller: Caller, argv: tuple[str, ...], cwd: str, *, may_write: bool) -> Iterator[Command]:
+        """What a run's capabilities make of a command line. `cwd` is a directory in the run's own ("" for that one).
+        Everything is opened here, and what was opened is what is mounted; it is closed with the context."""
+        with caller.opening() as (mine, holding), ExitStack() as closing:
+            held, root = mine.held, mine.root
+            write = ((root,) if held.write is None else held.write) if may_write else ()
+            read = (root, *(held.read or ()))
+            if held.read is not None and not beneath(root, (*held.read, *(held.write or ()))):
+                raise Refused("read", f"this run may not read {root}, where it would work; nothing was run.")
+            opened = {root: _root(holding, root)}
+            closing.callback(os.close, opened[root])
+            for path in dict.fromkeys((*read, *write)):
+                with suppress(NotFound):  # what is not there is not mounted
+                    if path not in opened:
+                        opened[path] = holding.open(path)
+                        closing.callback(os.close, opened[path])
+            inside, fd = _inside(opened[root], root, cwd)
+            closing.callback(os.close, fd)
+            opened.setdefault(inside, fd)
+            yield Command(
+                argv=argv,
+                cwd=inside,
+                write=tuple(write),
+                read=read,
+                env=self.environment(held),
+                network="*" in (held.hosts or ()),
+                limits=self.limits,
+                opened=opened,
+            )
+
+    def spool(self, key: str) -> Spool:
+        return Spool(self._folder / digest("shell", key)[:16])
+
+    async def start(self, caller: Caller, command: Command, shown: str, *, background: bool) -> Live:
+        """Record it, then start it. What is refused leaves no record."""
+        sandbox = self.sandbox()
+        n = sum(live.background and live.run == caller.id for live in self._live.values())
+        if background and n >= self._max_background:
+            raise Refused("background", f"{n} processes are running in the background; stop one with shell_stop first.")
+        spool = self.spool(caller.key)
+        live = Live(run=caller.id, spool=spool, stream=caller.redactor.byte_stream(), background=background)
+        tag = f"{self._mark}:{spool.id}"
+        shown = caller.redactor.clean(shown)
+        start = Start(run=caller.id, command=shown, at=caller.at / 1000, tag=tag, background=background)
+        await asyncio.to_thread(self._record, spool, start)
+        try:
+            live.running = await sandbox.start(replace(command, tag=tag), live.sink)
+        except BaseException:
+            spool.discard()
+            raise
+        self._live[spool.id] = live
+        live.notes, self._untold = self._untold, ()
+        live.forget = lambda: self._live.pop(spool.id, None)
+        if background:
+            live.watching = asyncio.get_running_loop().create_task(live.wait(self._background_seconds))
+        return live
+
+    def find(self, run: str, id: str) -> Live | Spool | None:
+        """A command of that run: under way, or its record. Another run's is not found."""
+        live = self._live.get(id)
+        if live is not None:
+            return live if live.run == run else None
+        if not id.isalnum():
+            return None
+        spool = Spool(self._folder / id)
+        start = spool.start
+        return spool if start is not None and start.run == run else None
+
+    def forsake(self, spool: Spool) -> None:
+        """Before a call is answered for after a restart: nothing of it may still run."""
+        sweep(f"{self._mark}:{spool.id}")
+
+    def has(self, run: str) -> bool:
+        """Whether a run has left something running."""
+        return any(live.run == run for live in self._live.values())
+
+    async def run_over(self, run: str) -> None:
+        """A run has ended or was cancelled: so does everything that it had started."""
+        await self._end([live for live in self._live.values() if live.run == run])
+
+    async def close(self) -> None:
+        """End everything."""
+        await self._end(list(self._live.values()))
+
+    async def _end(self, all_of: list[Live]) -> None:
+        for live in all_of:
+            if live.running is not None:
+                live.running.stop()
+        ends = [asyncio.ensure_future(live.over.wait()) for live in all_of]
+        if ends:
+            for late in (await asyncio.wait(ends, timeout=END_SECONDS))[1]:
+                late.cancel()
+
+    def _record(self, spool: Spool, start: Start) -> None:
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        os.chmod(self._folder, 0o700)
+        if not self._is_swept:
+            # What an earlier runtime on this state left behind dies before anything new is started.
+            self._is_swept = True
+            sweep(f"{self._mark}:")
+            find_groups().sweep()
+            forget_old(self._folder, KEEP_SECONDS)
+            self._untold = tuple(_late(path, kept) for path, kept in untold(self._aside))
+        spool.create(start)
+
+
+def _late(path: str, kept: str) -> str:
+    text = f"a command of an earlier process, which was killed, had made {path}; it is protected, and kept as {kept}"
+    log.warning("%s", text)
+    return text
+
+
+def _root(holding: Holding, root: str) -> int:
+    try:
+        return holding.open(root)
+    except NotFound:
+        told = root or "none was given"
+        raise Refused("cwd", f"this run has no directory to work in ({told}); nothing was run.") from None
+
+
+def _inside(root_fd: int, root: str, cwd: str) -> tuple[str, int]:
+    """Where a command runs, by its true path, and that directory, open."""
+    wanted = clean(cwd)
+    if "\0" in wanted:
+        raise Refused("cwd", "Invalid parameters: cwd contains a NUL character.")
+    rest = strip(wanted, root) if wanted.startswith("/") else wanted
+    if rest is None:
+        raise Refused("cwd", f"Invalid parameters: cwd {cwd!r} is outside of {root}; nothing was run.")
+    try:
+        fd = open_beneath(root_fd, rest or ".", DIRECTORY)
+    except OSError as error:
+        is_out = error.errno in (errno.EXDEV, errno.ELOOP)
+        why = f"is outside of {root}" if is_out else "is not a directory"
+        raise Refused("cwd", f"Invalid parameters: cwd {cwd!r} {why}; nothing was run.") from None
+    mine = strip(real_path(fd), real_path(root_fd))
+    if mine is None:
+        os.close(fd)
+        raise Refused("cwd", f"Invalid parameters: cwd {cwd!r} was moved out of {root}; nothing was run.")
+    return (f"{root.rstrip('/')}/{mine}" if mine else root), fd

@@ -1,0 +1,179 @@
+"""`tasks`: the to-do list that all runs of a tree share. It is durable, and a call that is repeated counts once."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Annotated, Any, ClassVar, Literal, Protocol
+
+from msgspec import Meta
+
+from retinue.core.task_list import STATUSES, Act, Added, Board, Noted, Removed, Status, Task, Updated
+from retinue.core.values import Restart
+from retinue.errors import StoreError
+from retinue.formats.safe_text import one_line
+from retinue.tools.base import Answer, Caller, Returned, Risk
+from retinue.tools.builtin.builtin_tool import Arguments, Builtin
+
+MOST = 10_000
+MOST_AT_ONCE = 200
+PAGE = 100
+TITLE, NOTE, OWNER = 300, 1_000, 60
+MOST_BOARDS = 64
+
+
+class Boards(Protocol):
+    """Where the acts on to-do lists are kept; a store is one."""
+
+    async def board(self, root: str, after: int = 0) -> list[Noted]:
+        """The acts on the list of a tree behind number `after`, oldest first."""
+
+    async def note(self, root: str, key: str, at: int, act: Act) -> None:
+        """Keep one act; durable when it returns, and only once for a key."""
+
+
+class TasksArgs(Arguments, frozen=True):
+    action: Literal["list", "add", "update", "remove"]
+    titles: Annotated[
+        tuple[Annotated[str, Meta(max_length=20 * TITLE)], ...],
+        Meta(max_length=MOST_AT_ONCE, description="add: one new task each"),
+    ] = ()
+    id: Annotated[int, Meta(ge=0, le=1 << 31, description="update, remove: the number of the task")] = 0
+    status: Annotated[Status | None, Meta(description="update: how far it is")] = None
+    note: Annotated[
+        Annotated[str, Meta(max_length=20 * NOTE)] | None, Meta(description="update: what others should know of it")
+    ] = None
+    owner: Annotated[
+        Annotated[str, Meta(max_length=20 * OWNER)] | None, Meta(description="add, update: who does it")
+    ] = None
+    offset: Annotated[int, Meta(ge=0, le=1 << 31, description="list: how many tasks to pass over")] = 0
+
+
+class Tasks(Builtin[TasksArgs]):
+    """What was read once is kept folded, so that a call costs what is new on its board."""
+
+    name: ClassVar[str] = "tasks"
+    description: ClassVar[str] = (
+        "The to-do list that you share with every agent at work on the same request. Add tasks before a longer piece "
+        "of work, set one to doing when you begin and to done when it is finished, and drop what is not needed."
+    )
+    Args: ClassVar[type[Arguments]] = TasksArgs
+    restart: Restart = "keyed"
+    risk: Risk = "read"
+
+    def __init__(self, boards: Boards) -> None:
+        super().__init__()
+        self._boards = boards
+        self._known: OrderedDict[str, Board] = OrderedDict()
+
+    async def call(self, caller: Caller, args: TasksArgs) -> Returned:
+        act = _act(args)
+        if isinstance(act, str):
+            return Answer(text=act, error=True)
+        try:
+            return await self._take(caller, args, act)
+        except StoreError as error:
+            return Answer(text=f"The task list cannot be used now: {error}", error=True)
+
+    async def _take(self, caller: Caller, args: TasksArgs, act: Act | None) -> Answer:
+        root = caller.spec.root
+        board = await self._board(root)
+        if act is None:
+            return Answer(text=_table(board, list(board.tasks.values()), args.offset))
+        if caller.key not in board.keys:
+            refusal = _refusal(board, act)
+            if refusal:
+                return Answer(text=refusal, error=True)
+            await self._boards.note(root, caller.key, caller.at, act)
+            board = await self._board(root)
+        if caller.key not in board.keys:
+            return Answer(text="The task list was deleted together with its run. Nothing was kept.", error=True)
+        ids = board.keys[caller.key]
+        if not ids:
+            return Answer(text=f"Task {args.id} was removed by another agent meanwhile. {_counts(board)}", error=True)
+        if isinstance(act, Removed):
+            return Answer(text=f"Removed task {args.id}. {_counts(board)}")
+        return Answer(text=_table(board, [board.tasks[id] for id in ids if id in board.tasks], 0))
+
+    async def _board(self, root: str) -> Board:
+        board = self._known.pop(root, None) or Board()
+        self._known[root] = board
+        if len(self._known) > MOST_BOARDS:
+            self._known.popitem(last=False)
+        board.fold(await self._boards.board(root, board.last))
+        return board
+
+    def summary(self, args: dict[str, Any]) -> str:
+        action, titles = args.get("action", ""), args.get("titles")
+        if action == "add" and isinstance(titles, list) and titles:
+            more = f" and {len(titles) - 1} more" if len(titles) > 1 else ""
+            return f"tasks add {_line(str(titles[0]), 60)}{more}"
+        about = [str(args[name]) for name in ("id", "status") if args.get(name) is not None]
+        return " ".join(["tasks", str(action), *about])[:100]
+
+
+def _act(args: TasksArgs) -> Act | str | None:
+    """What is to be done, None to list, or what is wrong with the arguments."""
+    if args.action == "list":
+        return None
+    if args.action == "add":
+        titles = tuple(filter(None, (_line(title, TITLE) for title in args.titles)))
+        if not titles:
+            return 'Invalid parameters: "add" needs titles, one or more texts that are not empty.'
+        return Added(titles=titles, owner=_line(args.owner or "", OWNER))
+    if not args.id:
+        return f'Invalid parameters: "{args.action}" needs id, the number of the task. Use list to see the numbers.'
+    if args.action == "remove":
+        return Removed(ids=(args.id,))
+    title = _line(args.titles[0], TITLE) if len(args.titles) == 1 else None
+    if len(args.titles) > 1 or (args.status, args.note, args.owner, title or None) == (None, None, None, None):
+        return f'Invalid parameters: "update" needs status ({", ".join(STATUSES)}), note, owner, or one new title.'
+    return Updated(
+        id=args.id,
+        title=title or None,
+        status=args.status,
+        note=None if args.note is None else _line(args.note, NOTE),
+        owner=None if args.owner is None else _line(args.owner, OWNER),
+    )
+
+
+def _refusal(board: Board, act: Act) -> str:
+    if isinstance(act, Added) and len(board.tasks) + len(act.titles) > MOST:
+        return (
+            f"The list holds {len(board.tasks)} tasks and takes {MOST} at most, so nothing was added. Remove what is "
+            "done, or put several steps into one task."
+        )
+    missing = board.missing(act)
+    return f"There is no task {missing[0]}, so nothing was changed. {_counts(board)}" if missing else ""
+
+
+def _table(board: Board, tasks: Sequence[Task], offset: int) -> str:
+    shown = tasks[offset : offset + PAGE]
+    lines = [_counts(board)]
+    if shown:
+        lines.append("id | status | owner | title")
+        lines += [_row(task) for task in shown]
+    left = len(tasks) - offset - len(shown)
+    if left > 0:
+        lines.append(f"[{left} more; go on with action list, offset {offset + len(shown)}]")
+    return "\n".join(lines)
+
+
+def _row(task: Task) -> str:
+    note = f" ({task.note})" if task.note else ""
+    return f"{task.id} | {task.status} | {task.owner or '-'} | {task.title}{note}"
+
+
+def _counts(board: Board) -> str:
+    if not board.tasks:
+        return "The list is empty."
+    counts = dict.fromkeys(STATUSES, 0)
+    for task in board.tasks.values():
+        counts[task.status] += 1
+    return f"{len(board.tasks)} tasks: " + ", ".join(f"{n} {status}" for status, n in counts.items() if n) + "."
+
+
+def _line(text: str, cap: int) -> str:
+    """One line of what can be seen; the bar divides the columns of the table."""
+    text = one_line(text).replace("|", "/")
+    return text if len(text) <= cap else text[: cap - 1] + "…"

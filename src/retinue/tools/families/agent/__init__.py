@@ -1,0 +1,1 @@
+"""The family `agent`: children in the background."""

@@ -1,0 +1,1 @@
+"""The family `delegate`: batches of tasks."""

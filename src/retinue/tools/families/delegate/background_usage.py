@@ -1,0 +1,115 @@
+"""What is running and what it may cost: the background groups of an agent, and the tokens that sub-agents took in the
+last hour, over all trees of a runtime. What a call was granted counts from the moment at which it is granted: a claim
+stands for it until its runs are on record, so that two calls never get the same rest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from weakref import WeakKeyDictionary
+
+from retinue.core.spec import Spec
+from retinue.tools.base import Caller, Kin, Look
+from retinue.tools.families.base import looking
+from retinue.tools.families.family_states import ending_of
+
+NAME = "delegate"
+HOUR_MS = 3_600_000
+CLAIM_SECONDS = 60.0
+"""Far longer than an order takes from its tool to the log; what the machine refused is free again after it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What a call was granted. `first` is the id that its first run will have."""
+
+    run: str
+    turn: int
+    agent: str
+    first: str
+    group: str
+    tokens: int
+    until: float
+
+
+_CLAIMS: WeakKeyDictionary[Look, dict[str, Claim]] = WeakKeyDictionary()
+"""By runtime, then by call: agents with families of their own share one hour."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """The runs that sub-agents of this family are, and the claims that are not among them yet."""
+
+    rows: Sequence[Kin]
+    claims: Sequence[Claim]
+    at: int
+
+    def n_groups(self, agent: str) -> int:
+        """How many background groups of an agent are at work, whichever of its runs has started them."""
+        groups = {(c.run, c.group) for c in self.claims if c.agent == agent and c.group}
+        for spec, run in self.rows:
+            order = spec.order
+            if order.agent == agent and order.group_kind == NAME and order.group and ending_of(run) is None:
+                groups.add((spec.parent, order.group))
+        return len(groups)
+
+    def n_tokens(self) -> int:
+        """What the last hour counts: an open task with what it was granted, one that has ended with what it used. What
+        a nested task takes is part of what the task above it was granted."""
+        by_id = {spec.id: (spec, run) for spec, run in self.rows if is_task(spec)}
+        total = sum(c.tokens for c in self.claims)
+        for spec, run in by_id.values():
+            if _is_covered(spec, by_id):
+                continue
+            ending = ending_of(run)
+            if ending is None:
+                total += max(run.usage.tokens, spec.order.budget.tokens or 0)
+            elif ending.at > self.at - HOUR_MS:
+                total += run.usage.tokens
+        return total
+
+
+def is_task(spec: Spec) -> bool:
+    """Whether a run is a sub-agent of this family."""
+    return spec.order.agent.endswith(f".{NAME}")
+
+
+def _is_covered(spec: Spec, by_id: dict[str, Kin]) -> bool:
+    above = by_id.get(spec.parent)
+    while above is not None:
+        if ending_of(above[1]) is None:
+            return True
+        above = by_id.get(above[0].parent)
+    return False
+
+
+async def tally(caller: Caller, since: int) -> Tally:
+    """What is on record since then, and what was claimed meanwhile. Claim before you wait for anything else."""
+    look = looking(caller)
+    rows = await look.started(since)
+    claims, now = _CLAIMS.setdefault(look, {}), asyncio.get_running_loop().time()
+    for key in [key for key, claim in claims.items() if claim.until <= now]:
+        del claims[key]
+    seen = {spec.id for spec, _ in rows}
+    unseen = [c for c in claims.values() if c.first not in seen and not _is_settled(c, caller)]
+    return Tally(rows, unseen, caller.at)
+
+
+def _is_settled(claim: Claim, caller: Caller) -> bool:
+    """The claim is of an earlier turn of the same run: it is on record by now, or was refused."""
+    return claim.run == caller.id and claim.turn < caller.run.turn
+
+
+def claim(caller: Caller, agent: str, group: str, tokens: int) -> None:
+    until = asyncio.get_running_loop().time() + CLAIM_SECONDS
+    _CLAIMS.setdefault(looking(caller), {})[caller.key] = Claim(
+        run=caller.id,
+        turn=caller.run.turn,
+        agent=agent,
+        first=caller.child_id(),
+        group=group,
+        tokens=tokens,
+        until=until,
+    )

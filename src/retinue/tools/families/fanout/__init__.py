@@ -1,0 +1,1 @@
+"""The family `fanout`: tasks side by side."""

@@ -1,0 +1,1 @@
+"""The family `sessions`: children in sessions of their own."""

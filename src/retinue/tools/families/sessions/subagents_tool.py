@@ -1,0 +1,228 @@
+"""`subagents`: look after the sessions that one has spawned: list them, wait for some, steer one, kill one with all
+that it has started. Waiting and listing read the record; what is announced or brought is announced or brought all the
+same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta
+
+from retinue.core.answer_layout import Laid, Long, Sheet
+from retinue.core.effects import ChildOutcome
+from retinue.core.ids import clip
+from retinue.core.spec import Orders, Wait
+from retinue.core.state import Asking, Run
+from retinue.core.values import Ending, ToolSchema, Value
+from retinue.tools.base import Answer, Caller, Kin, Returned
+from retinue.tools.families.base import Complaint, as_json, looking, object_schema
+from retinue.tools.families.family_states import ending_of, session_state
+from retinue.tools.families.sessions.session_tools import LONGEST_STEER, SendTool
+from retinue.tools.families.sessions.sessions_settings import CONTROL, status
+from retinue.tools.families.sessions.sessions_spawn import is_announcing, result_of
+
+MOST_IDS, MOST_SECONDS, USUAL_SECONDS = 32, 60, 30
+RECENT_MINUTES = 30
+
+
+class ControlArgs(Value, forbid_unknown_fields=True, rename="camel"):
+    action: Literal["list", "wait", "steer", "kill", "cancel"] = "list"
+    target: str = ""
+    message: str = ""
+    run_ids: tuple[str, ...] = ()
+    timeout_seconds: Annotated[float, Meta(ge=0, le=MOST_SECONDS)] = USUAL_SECONDS
+    recent_minutes: Annotated[float, Meta(ge=0)] = RECENT_MINUTES
+
+
+class ControlTool(SendTool):
+    """Only over sessions of one's own; whoever may not spawn does not have it."""
+
+    schema = ToolSchema(
+        name=CONTROL,
+        description=(
+            "The sub-agents that you have spawned. list shows the active and the recent ones; wait returns when all "
+            "named runs have ended or the time is over, and takes nothing away from what is brought to you; steer "
+            "breaks off one's turn with a message; kill ends one and everything below it."
+        ),
+        parameters=object_schema(
+            {
+                "action": {
+                    "type": "string",
+                    "enum": ["list", "wait", "steer", "kill", "cancel"],
+                    "description": "list unless given; cancel is kill.",
+                },
+                "target": {
+                    "type": "string",
+                    "description": "For steer and kill: number in the list, label, session key, run id or its "
+                    "beginning; for kill also `all`.",
+                },
+                "message": {"type": "string", "description": f"For steer: at most {LONGEST_STEER} characters."},
+                "runIds": {
+                    "type": "array",
+                    "items": {"type": "string"},
+                    "maxItems": MOST_IDS,
+                    "description": "For wait: which runs; all active ones unless given.",
+                },
+                "timeoutSeconds": {
+                    "type": "number",
+                    "minimum": 0,
+                    "maximum": MOST_SECONDS,
+                    "description": f"For wait ({USUAL_SECONDS}); 0 only looks.",
+                },
+                "recentMinutes": {"type": "number", "minimum": 0, "description": f"For list ({RECENT_MINUTES})."},
+            }
+        ),
+    )
+
+    async def answer(self, caller: Caller, args: dict[str, Any]) -> Returned | Laid:
+        if caller.woken:
+            return await self._shown(caller, args["runs"])
+        asked = self.read(args, ControlArgs, "runIds")
+        match asked.action:
+            case "list":
+                return await self._list(caller, asked)
+            case "wait":
+                return await self._wait(caller, asked)
+            case "steer":
+                return await self._steer(caller, asked)
+            case _:
+                return await self._kill(caller, asked)
+
+    async def _own(self, caller: Caller) -> list[Kin]:
+        """The last run of each session that is not archived, newest first: their places are the numbers in the list."""
+        return [*reversed(self.spawned(await caller.children(), caller.at).values())]
+
+    async def _list(self, caller: Caller, asked: ControlArgs) -> Laid:
+        since = caller.at - asked.recent_minutes * 60_000
+        active, recent = [], []
+        for n, (spec, run) in enumerate(await self._own(caller), 1):
+            ending = ending_of(run)
+            row = {
+                "index": n,
+                "runId": spec.id,
+                "sessionKey": self.settings.key_of(spec),
+                "label": Long(spec.order.label),
+                "task": clip(spec.order.task.rsplit("[Task] ", 1)[-1], 200),
+                "status": session_state(run),
+                "runtimeMs": (caller.at if ending is None else ending.at) - (run.started_at or spec.created_at),
+                "model": run.model_used or spec.model,
+                "totalTokens": run.usage.tokens,
+                "pendingDescendants": len(await _live_below(caller, spec.id)),
+            }
+            if ending is None:
+                active.append(row)
+            elif ending.at >= since:
+                recent.append(row)
+        reply = {"status": "ok", "action": "list", "active": active, "recent": recent}
+        return Sheet(reply, "recent", lambda row: str(row["status"]))
+
+    # waiting
+
+    async def _wait(self, caller: Caller, asked: ControlArgs) -> Returned | Laid:
+        own = await self._own(caller)
+        ids = list(dict.fromkeys(asked.run_ids)) or [spec.id for spec, run in own if ending_of(run) is None]
+        if len(ids) > MOST_IDS:
+            return _error(f"at most {MOST_IDS} runs are waited for in one call, not {len(ids)}; name some in runIds")
+        known = {spec.id: run for spec, run in await caller.children()}
+        open_ = [id for id in ids if id in known and ending_of(known[id]) is None]
+        if not asked.timeout_seconds or not open_ or _reason(ids, known, {}) in ("attention", "unavailable"):
+            return await self._shown(caller, ids)
+        wait = Wait(runs=tuple(open_), timeout_ms=round(asked.timeout_seconds * 1_000), then=as_json({"runs": ids}))
+        return Orders(wait=wait)
+
+    async def _shown(self, caller: Caller, ids: Sequence[str]) -> Laid:
+        """How they are now. Nothing is taken from what will be brought or announced."""
+        known = {spec.id: run for spec, run in await caller.children()}
+        back = {o.id: o for o in caller.back}
+        rows = [_row(id, known.get(id), back.get(id)) for id in ids]
+        reply = {"status": "ok", "action": "wait", "reason": _reason(ids, known, back), "runs": rows}
+        return Sheet(reply, "runs", lambda row: str(row["status"]))
+
+    # steering and killing
+
+    async def _steer(self, caller: Caller, asked: ControlArgs) -> Returned:
+        if not asked.message.strip() or len(asked.message) > LONGEST_STEER:
+            raise Complaint(f"{self.invalid}: message must have 1 to {LONGEST_STEER} characters")
+        kin = await self._target(caller, asked.target)
+        return self.deliver(caller, kin, asked.message, steer=True)
+
+    async def _kill(self, caller: Caller, asked: ControlArgs) -> Returned:
+        own = await self._own(caller)
+        if asked.target == "all":
+            chosen = [kin for kin in own if ending_of(kin[1]) is None]
+        else:
+            chosen = [await self._target(caller, asked.target)]
+        live = [spec for spec, run in chosen if ending_of(run) is None]
+        if not live:
+            note = "None of them is active." if asked.target == "all" else "It has ended."
+            return Answer(text=as_json({"status": "done", "action": "kill", "killed": 0, "note": note}))
+        below = [id for spec in live for id in await _live_below(caller, spec.id)]
+        reply = {
+            "status": "ok",
+            "action": "kill",
+            "killed": len(live) + len(below),
+            "cascaded": len(below),
+            "runIds": [spec.id for spec in live],
+            "labels": [spec.order.label for spec in live],
+        }
+        gone = status("error", "it has just ended, or is ending")
+        return Orders(cancels=tuple(s.id for s in live), answer=as_json(reply), refusals={"cancel": gone})
+
+    async def _target(self, caller: Caller, target: str) -> Kin:
+        """By its number in the list, its label, its key, its run id or the beginning of that: exactly one."""
+        own, target = await self._own(caller), target.strip()
+        if not target:
+            raise Complaint(f"{self.invalid}: target is missing: a number of the list, a label, a key or a run id")
+        if target.isdigit() and len(target) < 5:
+            if not 1 <= int(target) <= len(own):
+                raise Complaint(f"there is no sub-agent {target}; the list has {len(own)}")
+            return own[int(target) - 1]
+        keys = {self.settings.key_of(spec) for spec, _ in own}
+        if target in keys or any(target == spec.id for spec, _ in own):
+            return await self.find(caller, target)
+        found = [kin for kin in own if kin[0].order.label == target]
+        found = found or [kin for kin in own if len(target) >= 4 and kin[0].id.startswith(target)]
+        if len(found) != 1:
+            why = "names none of your sub-agents" if not found else f"names {len(found)} of them; use the run id"
+            raise Complaint(f"'{clip(target, 80)}' {why}")
+        return found[0]
+
+
+def _error(text: str) -> Answer:
+    return Answer(text=status("error", text), error=True)
+
+
+def _reason(ids: Sequence[str], known: dict[str, Run], back: dict[str, ChildOutcome]) -> str:
+    """Why a wait is over, or what a look has found."""
+    if any(id not in known and id not in back for id in ids):
+        return "unavailable"
+    live = [run for id in ids if (run := known.get(id)) is not None and ending_of(run) is None]
+    if not live:
+        return "completed"
+    return "attention" if any(isinstance(run.state, Asking) for run in live) else "timeout"
+
+
+def _row(id: str, run: Run | None, back: ChildOutcome | None) -> dict[str, Any]:
+    ending: Ending | None = back.ending if back is not None else None if run is None else ending_of(run)
+    if ending is not None:
+        return {"runId": id, **result_of(ending)}
+    if run is None:
+        return {"runId": id, "status": "unknown", "error": "not a run of yours that is on record"}
+    if is_announcing(run):
+        return {"runId": id, "status": "ok", "reply": Long(run.said)}
+    asks = {"note": "it waits for an answer or a permission"} if isinstance(run.state, Asking) else {}
+    return {"runId": id, "status": session_state(run), **asks}
+
+
+async def _live_below(caller: Caller, run: str) -> list[str]:
+    """Everybody below a run who is at work."""
+    out, todo = [], [run]
+    while todo:
+        for spec, child in await looking(caller).children(todo.pop()):
+            if ending_of(child) is None:
+                out.append(spec.id)
+            if child.n_children:
+                todo.append(spec.id)
+    return out

@@ -1,0 +1,1 @@
+"""The family `subagent`: one blocking call."""

@@ -1,0 +1,450 @@
+"""The family `subagent`: one blocking call, a task and then a summary of it; children may nest, and can never regain a
+tool that somebody above them gave up.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from retinue.core.answer_layout import Laid, Long, Sheet, WasCut
+from retinue.core.capabilities import allows
+from retinue.core.effects import ChildOutcome
+from retinue.core.spec import Lane, Order, Orders
+from retinue.core.values import Capabilities, Limits, ToolSchema, Value, Words
+from retinue.formats.money import bound
+from retinue.tools.base import Caller, Returned, Tool
+from retinue.tools.families.base import (
+    Complaint,
+    Family,
+    FamilyTool,
+    Settings,
+    helper_name,
+    level_of,
+    looking,
+    object_schema,
+)
+from retinue.tools.families.family_states import SUBAGENT
+from retinue.tools.families.subagent.quota import Quota, Quotas, QuotaSpent
+from retinue.tools.families.subagent.subagent_output import cut, mark
+
+ONE, MANY = "subagent", "parallel_subagent"
+READER = "artifact"
+"""Reads on where an output was cut; whoever has it can lend it beside any list."""
+SUMMARY = "Sum up what you found, concisely: results first, then what stayed open."
+KEYWORDS = (
+    "subagent",
+    "delegate",
+    "spawn agent",
+    "parallel task",
+    "parallel agent",
+    "agent delegation",
+    "use agent",
+)
+"""Words of a message, in any case, that turn the tools on where a chat does not have them from the start."""
+UNPAID = ("budget", "tokens_budget")
+MAX_TURNS = 50
+MAX_CONCURRENT = 5
+ROOM = 40_000
+"""Bytes for the outputs of one batch: the results of many tasks fit into one answer together."""
+ASKED_TWICE = ("done", "turn_limit", "budget", "no_report")
+"""Ends before which the child was asked a second time, after its task: for its summary, or for what it has."""
+
+
+class SubagentSettings(Settings):
+    """`[agent.subagent]`. Amounts of None are no limit; `model` overrides the parent's. `chat_enabled`: whether a chat
+    has the tools from its first message on, or from one that asks for such work; None leaves that to `enabled`."""
+
+    max_depth: int = 3
+    default_max_turns: int = 10
+    output_max_size: int = 4096
+    max_executions: int | None = None
+    max_total_tokens: int | None = None
+    max_total_time: float | None = None
+    model: str = ""
+    chat_enabled: bool | None = None
+
+    def __post_init__(self) -> None:
+        _within("max_depth", self.max_depth, 10, " (stack overflow risk)")
+        _within("default_max_turns", self.default_max_turns, 100)
+        if self.output_max_size < 1024:
+            raise ValueError("agent.subagent.output_max_size must be at least 1024 bytes")
+        for name in ("max_executions", "max_total_tokens", "max_total_time"):
+            amount = getattr(self, name)
+            if amount is not None and not 0 <= amount < math.inf:
+                raise ValueError(f"agent.subagent.{name} must be 0 or more, and finite")
+
+
+def _within(name: str, value: int, most: int, why: str = "") -> None:
+    if value < 1:
+        raise ValueError(f"agent.subagent.{name} must be greater than 0")
+    if value > most:
+        raise ValueError(f"agent.subagent.{name} cannot exceed {most}{why}")
+
+
+class Task(Value, forbid_unknown_fields=True):
+    label: str
+    task_prompt: str
+    summary_prompt: str = ""
+    allowed_tools: tuple[str, ...] | None = None
+    max_turns: int | None = None
+
+
+class Batch(Value, forbid_unknown_fields=True):
+    tasks: tuple[Task, ...]
+    max_concurrent: int = MAX_CONCURRENT
+    fail_fast: bool = False
+
+
+def task_schema(default_turns: int) -> dict[str, Any]:
+    properties = {
+        "label": {"type": "string", "description": "A short name for the task, shown to people and in the result."},
+        "task_prompt": {
+            "type": "string",
+            "description": "The whole task. The helper sees nothing of your conversation.",
+        },
+        "summary_prompt": {"type": "string", "description": "How the helper is asked to sum up when it has finished."},
+        "allowed_tools": {
+            "type": ["array", "null"],
+            "items": {"type": "string"},
+            "description": "The only tools it may use, of those you have. Left out or null: all of them.",
+        },
+        "max_turns": {
+            "type": "integer",
+            "minimum": 1,
+            "maximum": MAX_TURNS,
+            "description": f"Turns it may take ({default_turns}). What it has by then comes back as incomplete.",
+        },
+    }
+    return object_schema(properties, ("label", "task_prompt"))
+
+
+class SubagentFamily(Family):
+    name = "subagent"
+    settings_type = SubagentSettings
+    settings: SubagentSettings
+
+    def __init__(self, settings: Any = None) -> None:
+        super().__init__(settings)
+        limits = self.settings
+        self.quotas = Quotas(
+            Quota(limits.max_executions, limits.max_total_tokens, limits.max_total_time), tools=(ONE, MANY)
+        )
+
+    @property
+    def has_quota(self) -> bool:
+        return self.settings.max_total_tokens is not None
+
+    def tools(self) -> Sequence[Tool]:
+        return (SubagentTool(self), ParallelTool(self))
+
+    def in_chat(self, text: str) -> bool | None:
+        """With `chat_enabled = false` a message turns it on that asks for such work."""
+        is_on = self.settings.chat_enabled
+        return any(word in text.lower() for word in KEYWORDS) if is_on is False else is_on
+
+    def helper_tools(self) -> Sequence[Tool]:
+        return self.tools()
+
+    @property
+    def guide(self) -> str:
+        return (
+            f"You can hand a self-contained piece of work to a helper with `{ONE}`, or several at once with `{MANY}`. "
+            "A helper starts with nothing but the prompt you write, works alone and returns one summary. The call ends "
+            "when the work has ended: there is nothing to ask after meanwhile. Use it for work that would fill your "
+            "context with details you do not need afterwards, such as reading many files or logs. Do small things "
+            "yourself. Give a helper only the tools that it needs."
+        )
+
+
+class _Starter(FamilyTool):
+    """What both tools do: check in the order of the document, then order the children."""
+
+    dialect = starts = "subagent"
+
+    def __init__(self, family: SubagentFamily) -> None:
+        self.family = family
+        self.settings: SubagentSettings = family.settings
+        self.words = _words(family.settings.max_depth)
+
+    async def answer(self, caller: Caller, args: dict[str, Any]) -> Returned:
+        if why := self.refuses(caller):
+            raise Complaint(why)
+        await self.family.quotas.check(caller, _spent, self.wanted(args))
+        tasks, fields = self.asked(caller, args)
+        refusals = {"depth": self.too_deep(caller)}
+        if self.settings.model:
+            refusals["model"] = self._no_model(caller)
+            if self.settings.model not in looking(caller).models():
+                raise Complaint(refusals["model"])
+        try:
+            fields |= await self.family.quotas.take(caller, len(tasks))
+        except QuotaSpent as spent:
+            raise _spent(str(spent)) from None
+        return Orders(spawns=tuple(self.order(caller, t, len(tasks), **fields) for t in tasks), refusals=refusals)
+
+    def refuses(self, caller: Caller) -> str:
+        """The depth is looked at first, before the arguments are read."""
+        return self.too_deep(caller) if level_of(caller, self) + 1 >= self.settings.max_depth else ""
+
+    def too_deep(self, caller: Caller) -> str:
+        raise NotImplementedError
+
+    def wanted(self, args: dict[str, Any]) -> int:
+        """How many helpers a call asks for, as far as that can be seen before it is read."""
+        tasks = args.get("tasks")
+        return max(1, len(tasks)) if isinstance(tasks, list) else 1
+
+    def asked(self, caller: Caller, args: dict[str, Any]) -> tuple[Sequence[Task], dict[str, Any]]:
+        """The tasks, checked, and what the orders of all of them say."""
+        raise NotImplementedError
+
+    def _no_model(self, caller: Caller) -> str:
+        known = ", ".join(looking(caller).models())
+        return f"Subagent initialization failed: model '{self.settings.model}' cannot be used (there is: {known})"
+
+    def check(self, task: Task, known: Sequence[str]) -> None:
+        if not task.task_prompt.strip():
+            raise Complaint("task_prompt cannot be empty")
+        if not task.label.strip():
+            raise Complaint("label cannot be empty")
+        if task.max_turns is not None and not 1 <= task.max_turns <= MAX_TURNS:
+            raise Complaint(f"max_turns must be between 1 and {MAX_TURNS}")
+        for name in task.allowed_tools or ():
+            if name in (ONE, MANY):
+                raise Complaint(f"Subagent cannot have '{name}' in allowed_tools")
+        for name in task.allowed_tools or ():
+            if name not in known:
+                raise Complaint(f"Unknown tool in allowed_tools: {name}")
+
+    def known_tools(self, caller: Caller) -> list[str]:
+        """What the caller itself may use: nobody can lend more."""
+        mine = looking(caller).tools(helper_name(caller.spec.order.agent, self.family.name))
+        return [n for n in mine if n not in (ONE, MANY) and allows(_held(caller), n)]
+
+    def order(self, caller: Caller, task: Task, n: int, **fields: Any) -> Order:
+        settings = self.settings
+        level = level_of(caller, self)
+        nests = level + 2 < settings.max_depth
+        tools = None
+        if task.allowed_tools is not None:
+            beside = [t for t in (READER, ONE, MANY) if allows(_held(caller), t)]
+            tools = tuple(sorted({*task.allowed_tools, *beside}))
+        options: dict[str, Any] = {
+            "label": task.label,
+            "join": "call",
+            "report": "summary",
+            "report_prompt": task.summary_prompt.strip() or SUMMARY,
+            "access": Capabilities(tools=tools, spawn=nests),
+            "unknown_tool": "ignore",
+            "limits": Limits(depth=caller.spec.depth - level + settings.max_depth - 1),
+            "max_turns": task.max_turns or settings.default_max_turns,
+            "grace_turns": 1,
+            "model": settings.model,
+            "keep_whole": _room(n, settings.output_max_size),
+            "compose": True,
+            **fields,
+        }
+        return caller.order(helper_name(caller.spec.order.agent, self.family.name), task.task_prompt, **options)
+
+    def known(self, args: dict[str, Any], fields: Sequence[str], where: str = "") -> dict[str, Any]:
+        """The arguments that say something. One that is not known is named, beside those that are."""
+        for name in args:
+            if name not in fields:
+                raise Complaint(f"{self.invalid}: {where}unknown field '{name}'. Known fields: {', '.join(fields)}")
+        return {name: value for name, value in args.items() if value is not None}
+
+
+class SubagentTool(_Starter):
+    def __init__(self, family: SubagentFamily) -> None:
+        super().__init__(family)
+        self.schema = ToolSchema(
+            name=ONE,
+            description=(
+                "Let a helper do one self-contained task in a conversation of its own, and wait for its summary. It "
+                "has your tools, or those you list, and sees only the prompt you give."
+            ),
+            parameters=task_schema(self.settings.default_max_turns),
+        )
+
+    def asked(self, caller: Caller, args: dict[str, Any]) -> tuple[Sequence[Task], dict[str, Any]]:
+        task = self.read(self.known(args, Task.__struct_fields__), Task, "allowed_tools")
+        self.check(task, self.known_tools(caller))
+        return (task,), {}
+
+    def too_deep(self, caller: Caller) -> str:
+        return (
+            f"Maximum subagent recursion depth ({self.settings.max_depth}) exceeded. "
+            f"Current depth: {level_of(caller, self)}. Cannot spawn nested subagent."
+        )
+
+    def compose(self, outcomes: Sequence[ChildOutcome]) -> Laid:
+        (one,) = outcomes
+        self.family.quotas.settled([one.id])
+        return Sheet(result_of(one, self.settings.output_max_size, has_quota=self.family.has_quota))
+
+
+class ParallelTool(_Starter):
+    def __init__(self, family: SubagentFamily) -> None:
+        super().__init__(family)
+        tasks = {"type": "array", "minItems": 1, "items": task_schema(self.settings.default_max_turns)}
+        self.schema = ToolSchema(
+            name=MANY,
+            description=(
+                "Let several helpers work on independent tasks at the same time, and wait for all of their summaries. "
+                "They come in the order of the tasks. With fail_fast the first failure stops the others."
+            ),
+            parameters=object_schema(
+                {
+                    "tasks": tasks,
+                    "max_concurrent": {
+                        "type": "integer",
+                        "minimum": 1,
+                        "description": f"How many work at a time ({MAX_CONCURRENT}); the others wait.",
+                    },
+                    "fail_fast": {"type": "boolean", "description": "Stop the others when one fails (false)."},
+                },
+                ("tasks",),
+            ),
+        )
+
+    def asked(self, caller: Caller, args: dict[str, Any]) -> tuple[Sequence[Task], dict[str, Any]]:
+        batch = self._read(args)
+        if not batch.tasks:
+            raise Complaint("At least one task required")
+        if batch.max_concurrent < 1:
+            raise Complaint("max_concurrent must be at least 1")
+        known = self.known_tools(caller)
+        for n, task in enumerate(batch.tasks):
+            try:
+                self.check(task, known)
+            except Complaint as complaint:
+                raise Complaint(f"tasks[{n}]: {complaint}") from None
+        lane = Lane(name=f"{MANY} {caller.key}", size=min(batch.max_concurrent, len(batch.tasks)), scope="tree")
+        return batch.tasks, {"lanes": (lane,), "fail_fast": batch.fail_fast}
+
+    def _read(self, args: dict[str, Any]) -> Batch:
+        args = self.known(args, Batch.__struct_fields__)
+        if isinstance(args.get("tasks"), str):
+            args["tasks"] = self._unwrap("tasks", args["tasks"])
+        if isinstance(args.get("tasks"), list):
+            args["tasks"] = [self._read_task(n, task) for n, task in enumerate(args["tasks"])]
+        return self.read(args, Batch)
+
+    def _read_task(self, n: int, task: Any) -> Any:
+        if not isinstance(task, dict):
+            return task
+        task = self.known(task, Task.__struct_fields__, f"tasks[{n}]: ")
+        if isinstance(task.get("allowed_tools"), str):
+            task["allowed_tools"] = self._unwrap("allowed_tools", task["allowed_tools"])
+        return task
+
+    def too_deep(self, caller: Caller) -> str:
+        return f"Maximum subagent depth {self.settings.max_depth} reached"
+
+    def compose(self, outcomes: Sequence[ChildOutcome]) -> Laid:
+        self.family.quotas.settled([o.id for o in outcomes])
+        size, has_quota = self.settings.output_max_size, self.family.has_quota
+        results = [_line_of(o, size, has_quota=has_quota) for o in outcomes]
+        began = min(o.created_at for o in outcomes)
+        good = sum(r["success"] for r in results)
+        counts = {
+            "total_duration_ms": max(o.ending.at for o in outcomes) - began,
+            "successful": good,
+            "failed": len(results) - good,
+            **_fail_fast(outcomes),
+        }
+        return Sheet({"results": results, **counts}, "results", lambda row: "success" if row["success"] else "failure")
+
+
+def _fail_fast(outcomes: Sequence[ChildOutcome]) -> dict[str, Any]:
+    """Whose failure has ended the batch, and who was cancelled because of it, by their places among the tasks."""
+    cancelled = [o for o in outcomes if _is_cut_off(o)]
+    if not cancelled:
+        return {}
+    failed = [o for o in outcomes if o.is_failure and not _is_cut_off(o)]
+    first = min(failed, key=lambda o: (o.ending.at, o.item))
+    return {
+        "fail_fast": {
+            "failed": {"index": first.item, "label": first.label},
+            "cancelled": [{"index": o.item, "label": o.label} for o in cancelled],
+        }
+    }
+
+
+def _is_cut_off(one: ChildOutcome) -> bool:
+    """Whether a task was cancelled because another of its batch had failed."""
+    return one.ending.state == "cancelled" and one.ending.by == "system" and not one.ending.along
+
+
+def _words(most: int) -> Words:
+    """Whoever is too deep is told so, though it holds neither tool."""
+    deep = (
+        f"Maximum subagent recursion depth ({most}) exceeded. Current depth: {{depth}}. Cannot spawn nested subagent."
+    )
+    other = "Tool '{tool}' is not available to this subagent"
+    return Words(refused={ONE: deep, MANY: f"Maximum subagent depth {most} reached", "": other})
+
+
+def _spent(why: str) -> Complaint:
+    return Complaint(f"Resource quota exceeded: {why}")
+
+
+def _held(caller: Caller) -> Capabilities:
+    return caller.spec.capabilities if caller.run.access is None else caller.run.access
+
+
+def _room(n: int, size: int) -> int:
+    """The bytes of output that each of `n` tasks can show."""
+    return min(size, max(256, ROOM // n)) if n > 1 else size
+
+
+def _line_of(one: ChildOutcome, size: int, *, has_quota: bool) -> dict[str, Any]:
+    whole = result_of(one, size, has_quota=has_quota)
+    line = {
+        "label": Long(one.label),
+        "success": whole["success"],
+        "output": whole["output"],
+        "duration_ms": one.ending.at - one.started_at,
+    }
+    if "error" in whole:
+        line["error"] = whole["error"]
+    line["tokens_used"] = one.usage.tokens
+    if whole["success"] and one.ending.state != "completed":
+        line["completion_status"] = SUBAGENT[one.ending.state]
+    return line
+
+
+def _error_of(one: ChildOutcome, *, has_quota: bool) -> str:
+    ending = one.ending
+    if has_quota and ending.stop in UNPAID and not one.usage.turns:
+        return f"Resource quota exceeded: {ending.error or 'what is left does not pay for one call'}"
+    if _is_cut_off(one):
+        return f"Cancelled by fail_fast: {ending.error}"
+    return f"Subagent task execution failed: {ending.error or ending.stop}"
+
+
+def result_of(one: ChildOutcome, size: int, *, has_quota: bool = False) -> dict[str, Any]:
+    """The result object: what came of the task, and facts about it as texts."""
+    ending, usage = one.ending, one.usage
+    success = ending.state in ("completed", "incomplete") and bool(ending.text.strip())
+    whole = ending.artifacts[-1] if ending.artifacts else None
+    output, truncated = cut(ending.text, size, whole)
+    shown = Long(output, f"artifact {whole.path}" if whole is not None else "", note=mark(whole))
+    metadata: dict[str, Any] = {
+        "subagent_label": Long(one.label),
+        "recursion_depth": str(one.depth),
+        "completion_status": SUBAGENT[ending.state],
+        "turns_used": "2" if ending.stop in ASKED_TWICE else "1",
+    }
+    if ending.stop == "turn_limit":
+        metadata |= {"max_turns_reached": "true", "max_turns": str(one.max_turns)}
+    if usage.tokens:
+        metadata["tokens_used"] = bound(str(usage.tokens), is_bound=bool(usage.estimated))
+    if usage.input or usage.output:
+        metadata |= {"prompt_tokens": str(usage.input), "completion_tokens": str(usage.output)}
+    if ending.state != "completed":
+        metadata["stop_reason"] = ending.stop
+    error = {} if success else {"error": Long(_error_of(one, has_quota=has_quota))}
+    return {"success": success, "output": shown, **error, "truncated": WasCut(shown, truncated), "metadata": metadata}

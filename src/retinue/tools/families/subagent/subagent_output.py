@@ -1,0 +1,29 @@
+"""How an output of the family `subagent` is cut: at a number of bytes, with the mark of the document."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from retinue.core.values import Artifact
+from retinue.formats.fair_cut import boundary
+
+MARK = "\n... (truncated)"
+WAS_CUT = re.compile(r"\n\[cut: \d+ of \d+ characters are not shown[^\]]*\]$")
+
+
+def cut(text: str, size: int, whole: Artifact | None) -> tuple[str, bool]:
+    """At most `size` bytes, never half a character; the mark says where the whole is. What was too long even to be
+    handed on has been cut before: then only the artifact is whole."""
+    data = text.encode("utf-8", "replace")
+    if len(data) <= size:
+        return text, whole is not None and WAS_CUT.search(text) is not None
+    kept = text[: boundary(text, len(data[:size].decode("utf-8", "ignore")))]
+    return f"{kept}{mark(whole)(0, 0, '')}", True
+
+
+def mark(whole: Artifact | None) -> Callable[[int, int, str], str]:
+    """The document's word at a cut."""
+    if whole is not None:
+        return lambda n, total, where: f"{MARK}\n(the whole, {whole.bytes} bytes, is in artifact {whole.path})"
+    return lambda n, total, where: f"{MARK}\n(the whole is in {where})" if where else MARK

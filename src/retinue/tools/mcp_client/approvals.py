@@ -1,0 +1,158 @@
+"""Which servers and definitions of tools were approved, by their hashes: what has changed since, or is new, is withheld
+until it is approved too. A server that was approved with harmless tools cannot put others in their place.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from retinue.core.values import Value
+from retinue.errors import ConfigError
+from retinue.formats.safe_text import json_text, reveal
+from retinue.sandbox.regular_file import lock, open_regular
+
+VERSION = 1
+MAX_FILE = 32 << 20
+PARTS = ("name", "description", "inputSchema", "annotations")
+"""What of a definition is shown to a model, or decides what the tool may be used for."""
+
+State = Literal["approved", "new", "changed"]
+
+
+def fingerprint(definition: Mapping[str, Any]) -> str:
+    """A hash of the parts that count, whatever order their keys come in."""
+    parts = {part: definition[part] for part in PARTS if definition.get(part) is not None}
+    text = json.dumps(parts, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def page(definition: Mapping[str, Any]) -> str:
+    """A definition as it is shown to the one who approves it: whole, and with nothing hidden."""
+    words = definition.get("description")
+    rest = {part: definition[part] for part in ("inputSchema", "annotations") if definition.get(part) is not None}
+    told = [f"{reveal(str(definition.get('name')), keep='')}", reveal(words) if isinstance(words, str) else ""]
+    return "\n".join([*told, json_text(json.dumps(rest, indent=1, sort_keys=True, ensure_ascii=False))])
+
+
+class Pinned(Value):
+    """A server as it was approved: what was configured, and its tools' hashes. `shown` is what was approved, to be laid
+    beside what is offered now."""
+
+    identity: str
+    tools: dict[str, str] = msgspec.field(default_factory=dict)
+    shown: dict[str, str] = msgspec.field(default_factory=dict)
+
+
+class _File(msgspec.Struct, forbid_unknown_fields=True):
+    version: int
+    servers: dict[str, Pinned] = {}
+
+
+class Pins:
+    """Kept in a file that only its owner may read (0600), or without `path` for as long as this object lives. Each
+    change is made under a lock on what the file says by then, and replaces it whole: no process undoes another's."""
+
+    def __init__(self, path: Path | None = None) -> None:
+        self.path = path
+        self._servers: dict[str, Pinned] = {}
+        self._stamp: tuple[int, int, int] | None = None
+
+    def server(self, name: str) -> Pinned | None:
+        self._read()
+        return self._servers.get(name)
+
+    def state(self, server: str, definition: Mapping[str, Any]) -> State:
+        pinned = self.server(server)
+        known = pinned.tools.get(str(definition.get("name"))) if pinned else None
+        if known is None:
+            return "new"
+        return "approved" if known == fingerprint(definition) else "changed"
+
+    def approve(self, server: str, identity: str, *definitions: Mapping[str, Any], whole: bool = False) -> None:
+        """Approve what is given. With `whole`, the server itself too, and nothing else of it stays approved."""
+        with self._changing():
+            before = self._servers.get(server)
+            if before is None or whole:
+                before = Pinned(identity=identity)
+            tools, shown = dict(before.tools), dict(before.shown)
+            for definition in definitions:
+                name = str(definition.get("name"))
+                tools[name], shown[name] = fingerprint(definition), page(definition)
+            self._servers[server] = Pinned(identity=before.identity, tools=tools, shown=shown)
+
+    def forget(self, server: str) -> None:
+        with self._changing():
+            self._servers.pop(server, None)
+
+    def _read(self) -> None:
+        """What the file says now. One that cannot be read approves nothing, and is not written over."""
+        if self.path is None:
+            return
+        try:
+            fd = open_regular(self.path)
+        except FileNotFoundError:
+            self._servers, self._stamp = {}, None
+            return
+        except OSError as error:
+            raise ConfigError(f"the approvals in {self.path} cannot be read: {error.strerror}") from None
+        with os.fdopen(fd, "rb") as file:
+            about = os.fstat(fd)
+            if about.st_uid != os.geteuid() or about.st_mode & 0o022:
+                raise ConfigError(
+                    f"{self.path} can be written by others, so what it approves counts for nothing; "
+                    "look at it, then make it your own: chmod 600"
+                )
+            stamp = (about.st_ino, about.st_mtime_ns, about.st_size)
+            if stamp == self._stamp:
+                return
+            data = file.read(MAX_FILE)
+        try:
+            found = msgspec.json.decode(data, type=_File)
+        except (msgspec.DecodeError, RecursionError) as error:
+            raise ConfigError(
+                f"the approvals in {self.path} are damaged ({error}); the file was left as it is. Move it away, and "
+                "each server's tools have to be approved again"
+            ) from None
+        if found.version != VERSION:
+            raise ConfigError(f"the approvals in {self.path} were written by another version ({found.version})")
+        self._servers, self._stamp = found.servers, stamp
+
+    @contextlib.contextmanager
+    def _changing(self) -> Iterator[None]:
+        if self.path is None:
+            yield
+            return
+        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        fd = os.open(self.path.with_name(f".{self.path.name}.lock"), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        try:
+            lock(fd)
+            self._read()
+            yield
+            self._write(self.path)
+        finally:
+            os.close(fd)
+
+    def _write(self, path: Path) -> None:
+        data = msgspec.json.encode(_File(version=VERSION, servers=self._servers), order="sorted")
+        fd, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # made with mode 0600
+        try:
+            with os.fdopen(fd, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(fd)
+            os.replace(name, path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(name)
+            raise
+        about = path.stat()
+        self._stamp = (about.st_ino, about.st_mtime_ns, about.st_size)

@@ -1,0 +1,167 @@
+"""Which servers there are: one value for a server, read from the configuration files of many programs.
+
+A file of a project says which programs to start. Until its user has said that it is trusted, its servers are listed and
+nothing more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from retinue.core.ids import digest
+from retinue.core.secret_values import secrets_of_server
+from retinue.core.values import Value
+from retinue.formats.safe_text import reveal
+from retinue.sandbox.regular_file import read_small
+
+Kind = Literal["stdio", "http", "sse"]
+MAX_FILE = 1 << 20
+
+
+class Source(Value):
+    """Where a server was configured. An empty `file` is the command line or a program."""
+
+    file: str = ""
+    dialect: str = "retinue"
+
+
+class ServerConfig(Value):
+    """One server. `include` of None takes all its tools; patterns are those of a shell, `*` and `?`. `aliases` are its
+    tools' names and what the model shall call them. `trust` believes what the server says about the effects of its
+    tools. `approval` is for whoever asks for permission. `written` stands for what was configured before variables were
+    filled in: when it changes, the server has to be approved again."""
+
+    name: str
+    kind: Kind = "stdio"
+    command: str = ""
+    args: tuple[str, ...] = ()
+    env: dict[str, str] = msgspec.field(default_factory=dict)
+    cwd: str = ""
+    url: str = ""
+    headers: dict[str, str] = msgspec.field(default_factory=dict)
+    start_seconds: float = 30.0
+    call_seconds: float = 60.0
+    disabled: bool = False
+    required: bool = False
+    trust: bool = False
+    include: tuple[str, ...] | None = None
+    exclude: tuple[str, ...] = ()
+    aliases: dict[str, str] = msgspec.field(default_factory=dict)
+    approval: str = ""
+    is_parallel: bool = True
+    source: Source = Source()
+    written: str = ""
+
+    def __repr__(self) -> str:
+        """Without arguments, variables, headers and the query of an address: any of them may hold a secret."""
+        what = self.command if self.kind == "stdio" else self.url.partition("?")[0]
+        return f"ServerConfig({self.name!r}, {self.kind}, {what!r}, source={self.source.file or 'given'!r})"
+
+    @property
+    def identity(self) -> str:
+        return self.written or digest(self.kind, self.command, *self.args, self.cwd, self.url)
+
+    @property
+    def secrets(self) -> dict[str, str]:
+        """What its variables, headers, address and arguments hold of secrets, by name."""
+        return secrets_of_server(self.name, env=self.env, headers=self.headers, url=self.url, args=self.args)
+
+
+class Complaint(Value):
+    """Something about a configuration that its writer should know. One that is `fatal` cost the server, or the file."""
+
+    text: str
+    file: str = ""
+    server: str = ""
+    field: str = ""
+    kind: Literal["unreadable", "wrong", "unset", "unknown_key", "untrusted", "shadowed", "doubtful"] = "wrong"
+    fatal: bool = True
+
+    def __str__(self) -> str:
+        where = [self.file, f"server {self.server!r}" if self.server else "", self.field]
+        return ": ".join([*filter(None, where), self.text])
+
+
+Given = Path | str | Mapping[str, Any]
+
+
+def read_servers(
+    files_or_json: Iterable[Given],
+    environ: Mapping[str, str],
+    *,
+    trusted: Callable[[Path], bool] = lambda _: True,
+    inputs: Mapping[str, str] | None = None,
+) -> tuple[list[ServerConfig], list[Complaint]]:
+    """All servers of all the sources, the first that names one wins; and what was wrong. A path, JSON as a text, or the
+    parsed object itself; what was not read from a file needs no trust. `inputs` are the values for `${input:id}`."""
+    from retinue.tools.mcp_client.config_dialects import translate
+
+    servers: dict[str, ServerConfig] = {}
+    complaints: list[Complaint] = []
+    for given in files_or_json:
+        path = _path(given)
+        try:
+            tree, dialect = _load(given, path)
+        except (OSError, ValueError) as error:
+            complaints.append(Complaint(text=_reason(error), file=str(path or ""), kind="unreadable"))
+            continue
+        source = Source(file=str(path or ""), dialect=dialect)
+        if path is not None and not trusted(path):
+            complaints += _untrusted(tree, source)
+            continue
+        found, wrong = translate(tree, source, environ, inputs or {})
+        complaints += wrong
+        for server in found:
+            if server.name in servers:
+                before = servers[server.name].source.file or "what was given first"
+                text = f"it is not used, because {before} has a server of that name"
+                where = {"file": source.file, "server": server.name}
+                complaints.append(Complaint(text=text, kind="shadowed", fatal=False, **where))
+            else:
+                servers[server.name] = server
+    return list(servers.values()), complaints
+
+
+def _path(given: Given) -> Path | None:
+    if isinstance(given, Path):
+        return given
+    return Path(given) if isinstance(given, str) and not given.lstrip().startswith("{") else None
+
+
+def _load(given: Given, path: Path | None) -> tuple[dict[str, Any], str]:
+    from retinue.tools.mcp_client.config_dialects import dialect_of, parse
+
+    if isinstance(given, Mapping):
+        tree: Any = dict(given)
+    elif path is None:
+        tree = parse(str(given), is_toml=False)
+    else:
+        tree = parse(_text(path), is_toml=path.suffix == ".toml")
+    if not isinstance(tree, dict):
+        raise ValueError("it must be an object with the key mcpServers")
+    return tree, dialect_of(tree, path)
+
+
+def _text(path: Path) -> str:
+    """A regular file of at most a mebibyte: opening anything else could wait for ever."""
+    return read_small(path, MAX_FILE).decode("utf-8-sig")
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, OSError):
+        return f"it cannot be read ({error.strerror}); its servers are left out"
+    if isinstance(error, UnicodeDecodeError):
+        return "it is not UTF-8; its servers are left out"
+    return f"{error}; its servers are left out"
+
+
+def _untrusted(tree: Mapping[str, Any], source: Source) -> Sequence[Complaint]:
+    from retinue.tools.mcp_client.config_dialects import entries
+
+    text = "it was not started, because the file is not trusted; look at what it would start, then trust the file"
+    found = entries(tree, source)[0]
+    return [Complaint(text=text, file=source.file, server=reveal(n, keep="")[:100], kind="untrusted") for n in found]

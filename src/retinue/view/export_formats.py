@@ -1,0 +1,186 @@
+"""A tree of runs in other forms. Each takes a store that is open for reading and the tree, and gives a text."""
+
+from __future__ import annotations
+
+import html
+import time
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from retinue import __version__
+from retinue.cli.foreground_run import dump
+from retinue.core.events import Admitted, Answered, Asked, ChildEnded, ModelFailed, Replied, ToolReturned
+from retinue.core.values import Assistant, Message, Result
+from retinue.formats.safe_text import json_text, one_line, several_lines
+from retinue.host.record import Book
+from retinue.host.requests import Final, Stepped
+from retinue.store.base import Row
+from retinue.view import format as words
+from retinue.view import stream_json
+from retinue.view import totals as facts
+
+FENCE = "```"
+
+
+def as_markdown(book: Book, final: Final) -> str:
+    """To read: every run with its conversation."""
+    top = final.rows[0]
+    lines = [f"# {one_line(top.spec.order.task, 120)}", "", facts.footer(final), ""]
+    for row in final.rows:
+        level = "#" * min(6, 2 + row.spec.depth - top.spec.depth)
+        lines += [f"{level} {_label(row)} · {words.shown(facts.word(row))}", ""]
+        lines += [f"{row.run.model_used or row.spec.model}, {words.span(facts.elapsed(row))}, {row.run.turn} turns", ""]
+        lines += [f"missing: {one_line(lacking)}", ""] if (lacking := facts.missing(row)) else []
+        for message in book.conversation(row, row.spec.base.length if row.spec.base is not None else 0):
+            lines += [*_message(message), ""]
+        end = facts.ending(row)
+        if end is not None and end.error and end.state != "completed":
+            lines += [f"**{end.state}** ({end.stop}): {end.error}", ""]
+    return several_lines("\n".join(lines))
+
+
+def _message(message: Message) -> list[str]:
+    if isinstance(message, Assistant):
+        out = ["**assistant**", "", message.text] if message.text else []
+        for call in message.calls:
+            out += ["", f"calls `{call.name}`", "", *_fenced(call.args, "json")]
+        return out
+    if isinstance(message, Result):
+        return [f"`{message.name or 'tool'}` {'failed' if message.error else 'returned'}", "", *_fenced(message.text)]
+    return [f"**{message.kind if message.kind != 'task' else 'user'}**", "", message.text]
+
+
+def _fenced(text: str, kind: str = "") -> list[str]:
+    """In a fence that the text cannot close."""
+    fence = FENCE
+    while fence in text:
+        fence += "`"
+    return [fence + kind, text, fence]
+
+
+def as_jsonl(book: Book, final: Final) -> str:
+    """To process: specs, steps and messages as they are stored, one a line."""
+    return "\n".join(json_text(msgspec.json.encode(item).decode()) for item in book.history(final))
+
+
+def as_stream_json(book: Book, final: Final) -> str:
+    """As `retinue run --output-format stream-json` would have written it."""
+    head = stream_json.Head(version=__version__)
+    return "\n".join(dump(line) for line in stream_json.lines(head, book.history(final), final))
+
+
+def as_perfetto(book: Book, final: Final) -> str:
+    """To see the times: a trace in Chrome's format, one lane for each run. ui.perfetto.dev opens it."""
+    lanes = {row.spec.id: n for n, row in enumerate(final.rows, 1)}
+    events: list[dict[str, Any]] = [
+        {"ph": "M", "name": "thread_name", "pid": 1, "tid": lanes[row.spec.id], "args": {"name": _label(row)}}
+        for row in final.rows
+    ]
+    for row in final.rows:
+        start = row.run.started_at or row.spec.created_at
+        state = facts.word(row)
+        events.append(_span(lanes[row.spec.id], _label(row), start, start + facts.elapsed(row), "run", state=state))
+    since: dict[str, int] = {row.spec.id: row.spec.created_at for row in final.rows}
+    for item in book.history(final):
+        if not isinstance(item, Stepped) or item.entry.run not in lanes or item.entry.stale:
+            continue
+        run, at, event = item.entry.run, item.entry.at, item.entry.event
+        name = _doing(event)
+        if name:
+            events.append(_span(lanes[run], name, since[run], at, type(event).__name__, seq=item.seq))
+        if name or isinstance(event, Admitted):
+            since[run] = at
+    return dump({"traceEvents": events, "displayTimeUnit": "ms", "otherData": {"retinue": __version__}})
+
+
+def _doing(event: object) -> str:
+    """What a run did until this happened, or nothing."""
+    match event:
+        case Replied(reply=reply):
+            return f"model {reply.model}".strip()
+        case ModelFailed(kind=kind):
+            return f"model failed: {kind}"
+        case ToolReturned(name=name):
+            return name
+        case ChildEnded():
+            return "waiting for sub-agents"
+        case Asked(question=question):
+            return f"asks: {one_line(question, 60)}"
+        case Answered():
+            return "waiting for an answer"
+    return ""
+
+
+def _span(lane: int, name: str, start: int, end: int, kind: str, **args: Any) -> dict[str, Any]:
+    return {
+        "ph": "X",
+        "pid": 1,
+        "tid": lane,
+        "name": name,
+        "cat": kind,
+        "ts": start * 1000,
+        "dur": max(1, (end - start) * 1000),
+        "args": args,
+    }
+
+
+PAGE = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>{title}</title>
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
+<style>
+:root {{ color-scheme: light dark; font: 15px/1.5 system-ui, sans-serif }}
+body {{ max-width: 60rem; margin: 2rem auto; padding: 0 1rem }}
+pre {{ white-space: pre-wrap; overflow-wrap: anywhere; background: color-mix(in srgb, currentColor 8%, transparent);
+  padding: .6rem; border-radius: .4rem }}
+details {{ margin-left: 1rem }}
+summary {{ cursor: pointer }}
+.who {{ opacity: .7; margin: .8rem 0 .2rem }}
+</style></head><body>
+<h1>{title}</h1><p>{footer}</p>
+{body}
+<p class="who">retinue {version}, {date}</p>
+</body></html>
+"""
+
+
+def as_html(book: Book, final: Final) -> str:
+    """To share: one page without scripts. Everything in it is text, whatever a model wrote."""
+    parts = []
+    for n, row in enumerate(final.rows):
+        head = f"{_label(row)} · {words.shown(facts.word(row))} · {words.span(facts.elapsed(row))}"
+        parts.append(f"<details{' open' if n == 0 else ''}><summary>{html.escape(head)}</summary>")
+        if lacking := facts.missing(row):
+            parts.append(f'<p class="who">missing: {html.escape(one_line(lacking))}</p>')
+        for message in book.conversation(row, row.spec.base.length if row.spec.base is not None else 0):
+            parts.append(_html_message(message))
+        parts.append("</details>")
+    title = html.escape(one_line(final.rows[0].spec.order.task, 120))
+    date = time.strftime("%Y-%m-%d", time.localtime(final.rows[0].spec.created_at / 1000))
+    footer = html.escape(facts.footer(final))
+    return PAGE.format(title=title, footer=footer, body="\n".join(parts), version=__version__, date=date)
+
+
+def _html_message(message: Message) -> str:
+    if isinstance(message, Assistant):
+        who, text = "assistant", "\n\n".join([message.text, *(f"{c.name} {c.args}" for c in message.calls)]).strip()
+    elif isinstance(message, Result):
+        who, text = f"{message.name or 'tool'}{' (failed)' if message.error else ''}", message.text
+    else:
+        who, text = "user" if message.kind == "task" else message.kind, message.text
+    return f'<p class="who">{html.escape(who)}</p><pre>{html.escape(several_lines(text))}</pre>'
+
+
+def _label(row: Row) -> str:
+    return one_line(words.agent(row.spec.order.label or row.spec.order.agent), 200)
+
+
+FORMATS: dict[str, Callable[[Book, Final], str]] = {
+    "md": as_markdown,
+    "jsonl": as_jsonl,
+    "stream-json": as_stream_json,
+    "perfetto": as_perfetto,
+    "html": as_html,
+}

@@ -1,0 +1,50 @@
+"""What a fan-out should cost, told once when it starts: the children of one turn together, whichever calls hired
+them."""
+
+from __future__ import annotations
+
+from retinue.core.spec import Spec
+from retinue.view import format as words
+from retinue.view.totals import tag_json
+
+SETTLED_MS = 250
+OLD_MS = 60_000
+"""Who comes to look later is not told of what began so long ago."""
+
+
+class FanOuts:
+    """Children as they begin, by parent and turn. Free ones, and one that starts afresh, are not worth a line."""
+
+    def __init__(self) -> None:
+        self._begun: dict[tuple[str, int], list[Spec]] = {}
+        self._grown: dict[tuple[str, int], tuple[int, int]] = {}
+
+    def add(self, spec: Spec) -> None:
+        if spec.tag is not None and spec.slot is not None:
+            self._begun.setdefault((spec.parent, spec.slot.turn), []).append(spec)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there is something to tell, now or soon."""
+        return bool(self._begun)
+
+    def take(self, now: int, settled_ms: int = SETTLED_MS) -> list[str]:
+        """One line for each fan-out that was not told of and was not seen to grow for so long."""
+        out = []
+        for key, specs in list(self._begun.items()):
+            n, since = self._grown.get(key, (0, now))
+            self._grown[key] = n, since = len(specs), since if n == len(specs) else now
+            if now - since >= settled_ms:
+                del self._begun[key], self._grown[key]
+                is_recent = now - specs[-1].created_at < OLD_MS
+                out += [line(specs)] if is_recent and _is_worth_it(specs) else []
+        return out
+
+
+def _is_worth_it(specs: list[Spec]) -> bool:
+    is_free = all(spec.tag is not None and spec.tag.plain_nanos == 0 for spec in specs)
+    return not is_free and (len(specs) > 1 or specs[0].base is not None)
+
+
+def line(specs: list[Spec]) -> str:
+    return words.price_tag(tag_json(*specs) or {})

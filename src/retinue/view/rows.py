@@ -1,0 +1,414 @@
+"""`view(steps) -> rows`: what a person sees of a tree of runs, as a pure fold over what a host tells.
+
+Terminal and dashboard show the same rows. Nothing here knows the time, a terminal or a tool: `now` is an argument, and
+what a call is about comes as words from whoever knows the tools.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+
+from retinue.core.events import (
+    Answered,
+    Asked,
+    CancelAsked,
+    ChildEnded,
+    Composed,
+    Decided,
+    Described,
+    Entry,
+    ModelFailed,
+    Ordered,
+    Recovered,
+    Replied,
+    Submitted,
+    ToolReturned,
+    Woke,
+)
+from retinue.core.spec import Spec
+from retinue.core.state import (
+    Asking,
+    Ended,
+    Question,
+    Queued,
+    Run,
+    Short,
+    Stopping,
+    Thinking,
+    Waiting,
+    Working,
+    is_seated,
+)
+from retinue.core.values import NANOS_PER_USD, Call, ModelInfo
+from retinue.formats.safe_text import one_line
+from retinue.view import states as phrases
+from retinue.view.fan_out_costs import FanOuts
+from retinue.view.run_row import Row
+
+OVER = ("completed", "incomplete", "failed", "timed_out", "cancelled", "interrupted")
+TAIL = 400
+"""How much of what a model is writing is kept for the row."""
+FREE = ("offline/", "local/")
+"""Models of these families cost nothing; of the others a price of nothing means that nobody knows it."""
+
+
+@dataclass(slots=True)
+class Node:
+    """What is known of one run."""
+
+    spec: Spec
+    run: Run | None = None
+    parent: Node | None = None
+    children: list[Node] = field(default_factory=list)
+    calls: dict[int, str] = field(default_factory=dict)
+    last_call: str = ""
+    writing: str = ""
+    attempt: int = 0
+    replied: int = 0
+    questions: dict[str, Question] = field(default_factory=dict)
+    asked_of: dict[str, str] = field(default_factory=dict)
+    """What is asked about its limits, by the runs that wait there."""
+    asks_at: str = ""
+    trouble: str = ""
+    trouble_kind: str = ""
+    retry_at: int | None = None
+    tries: int = 0
+    last_at: int = 0
+    started_at: int | None = None
+    is_cancelling: bool = False
+    is_gone: bool = False
+    is_taken_up: bool = False
+    tokens: int = 0
+    nanos: int = 0
+    tree_tokens: int = 0
+    tree_nanos: int = 0
+    guess: tuple[int, int] = (0, 0)
+    tree_guess: tuple[int, int] = (0, 0)
+    n_unpriced: int = 0
+    is_unpriced: bool = False
+    n_over: int = 0
+    state: str = "queued"
+    seats: tuple[str, ...] = ()
+
+
+def plain_call(call: Call) -> str:
+    return call.name
+
+
+class View:
+    """Takes what a host tells, in order, each in a time that does not grow with the tree; gives rows when asked.
+
+    Rows stand behind their parent in the order in which they were first seen, and stay there.
+    """
+
+    def __init__(self, describe: Callable[[Call], str] = plain_call) -> None:
+        self._describe = describe
+        self.nodes: dict[str, Node] = {}
+        self.tops: list[Node] = []
+        self.counts: Counter[str] = Counter()
+        self._lanes: Counter[str] = Counter()
+        self._models: dict[str, ModelInfo] = {}
+        self._order: list[str] | None = None
+        self.fan_outs = FanOuts()
+        self.version = 0
+
+    def take(self, told: Spec | Entry | Run) -> None:
+        """A run that begins, a step, or how a run stands."""
+        self.version += 1
+        if isinstance(told, Entry):
+            self._step(told)
+        elif isinstance(told, Run):
+            if (node := self.nodes.get(told.id)) is not None:
+                self._stand(node, told)
+        else:
+            self._begin(told)
+
+    def hear(self, run: str, attempt: int, text: str, at: int) -> None:
+        """Text as a model writes it."""
+        node = self.nodes.get(run)
+        if node is None or node.state in OVER:
+            return
+        self.version += 1
+        if attempt != node.attempt:
+            node.attempt, node.writing = attempt, ""
+        node.writing = (node.writing + text)[-TAIL:]
+        node.last_at = max(node.last_at, at)
+        node.trouble, node.retry_at = "", None
+
+    def order(self) -> list[str]:
+        """The ids of all rows from top to bottom."""
+        if self._order is None:
+            self._order = [node.spec.id for top in self.tops for node in _walk(top)]
+        return self._order
+
+    def rows(self, now: int) -> list[Row]:
+        return [self.row(id, now) for id in self.order()]
+
+    def row(self, id: str, now: int) -> Row:
+        """One row; its cost does not grow with the tree."""
+        node = self.nodes[id]
+        spec, run, state = node.spec, node.run, node.state
+        is_over = state in OVER
+        needs = state == "needs_input"
+        ended = run.state.ending if run is not None and isinstance(run.state, Ended) else None
+        last = ended.at if ended is not None and ended.at else node.last_at if is_over else now
+        began = node.started_at or spec.created_at
+        info = self._models.get(spec.model)
+        sure_tree = not node.n_unpriced
+        return Row(
+            id=id,
+            short=phrases.short(id),
+            root=spec.root,
+            parent=spec.parent if spec.parent in self.nodes else "",
+            depth=spec.depth,
+            label=phrases.label(spec),
+            agent=one_line(phrases.agent(spec.order.agent), 200),
+            model=one_line(run.model_used if run is not None and run.model_used else spec.model, 200),
+            state=state,
+            word=phrases.shown(state),
+            glyph=phrases.glyph(state),
+            now=one_line(self._now(node, now)),
+            task=one_line(spec.order.task, 400),
+            started_at=began or None,
+            elapsed_ms=max(0, last - began) if began and not (state == "queued" and node.started_at is None) else 0,
+            turn=run.turn if run is not None else 0,
+            max_turns=spec.order.max_turns,
+            context=run.context + run.fresh if run is not None else 0,
+            window=info.window if info is not None else 0,
+            tokens=node.tokens,
+            tree_tokens=node.tree_tokens,
+            usd=None if node.is_unpriced else node.nanos / NANOS_PER_USD,
+            tree_usd=node.tree_nanos / NANOS_PER_USD if sure_tree else None,
+            estimated=node.guess[0],
+            tree_estimated=node.tree_guess[0],
+            tree_usd_estimated=node.tree_guess[1] / NANOS_PER_USD,
+            silent_ms=max(0, now - node.last_at) if state == "running" and node.last_at else 0,
+            needs_you=needs,
+            is_over=is_over,
+            error=one_line(phrases.failure(ended, node.started_at)) if ended and ended.state != "completed" else "",
+            n_children=len(node.children),
+            n_over=node.n_over,
+            is_last=node.parent is None or node.parent.children[-1] is node,
+            questions=tuple(node.questions.values()) if needs else (),
+        )
+
+    def _begin(self, spec: Spec) -> None:
+        if spec.id in self.nodes:
+            return
+        node = self.nodes[spec.id] = Node(spec, last_at=spec.created_at)
+        node.parent = self.nodes.get(spec.parent)
+        if node.parent is not None:
+            node.parent.children.append(node)
+        else:
+            self.tops.append(node)
+        self.counts["queued"] += 1
+        self.fan_outs.add(spec)
+        self._order = None
+
+    def _step(self, entry: Entry) -> None:
+        if entry.stale:
+            return
+        event = entry.event
+        if isinstance(event, Described):
+            self._models[event.model.name] = event.model
+        node = self.nodes.get(entry.run)
+        if node is None:
+            return
+        node.last_at = max(node.last_at, entry.at)
+        match event:
+            case Replied():
+                node.calls = {i: self._describe(call) for i, call in enumerate(event.reply.message.calls)}
+                node.replied = event.attempt
+                node.writing, node.trouble, node.retry_at, node.tries = "", "", None, 0
+                node.is_taken_up = False
+            case ModelFailed():
+                node.writing, node.tries = "", node.tries + 1
+                node.trouble, node.trouble_kind = phrases.trouble(event.kind, event.message), event.kind
+                node.retry_at = entry.at + event.after_ms if event.after_ms else None
+            case ToolReturned() | Ordered() | Submitted():
+                node.last_call = node.calls.pop(event.index, "") or node.last_call
+                node.questions = {k: q for k, q in node.questions.items() if q.index != event.index}
+            case Composed():
+                for index, *_ in event.calls:
+                    node.calls.pop(index, None)
+            case Asked():
+                question = Question(
+                    index=event.index, id="", call_id=event.call_id, text=event.question, tool=event.name
+                )
+                node.questions.setdefault(event.call_id, question)
+            case Answered() | Decided():
+                node.questions = {k: q for k, q in node.questions.items() if q.index != event.index}
+            case CancelAsked():
+                node.is_cancelling = True
+            case Recovered():
+                node.writing, node.is_taken_up = "", True
+            case Woke() if node.retry_at is None or entry.at >= node.retry_at:
+                node.trouble, node.retry_at = "", None
+            case ChildEnded():
+                child = self.nodes.get(event.child)
+                if child is not None and child.state not in OVER:
+                    child.is_gone = True
+                    self._settle(child)
+            case _:
+                pass
+        self._settle(node)
+
+    def _stand(self, node: Node, run: Run) -> None:
+        node.run = run
+        state = run.state
+        node.started_at = run.started_at or node.started_at
+        if isinstance(state, (Asking, Waiting, Working)) and state.calls is not None:
+            node.questions = {q.call_id: q for q in state.calls.questions}
+        elif isinstance(state, (Ended, Thinking, Stopping)):
+            node.questions = {}
+        self._ask_at(node, state.account if isinstance(state, Short) and state.asks else "")
+        if isinstance(state, Thinking):
+            node.retry_at = state.retry_at if state.retry_at is not None else None
+            node.trouble = (state.waits_for or node.trouble) if state.retry_at is not None else ""
+            node.trouble_kind = state.waits_kind or node.trouble_kind
+            node.is_cancelling = False
+        if isinstance(state, Ended):
+            node.calls, node.writing = {}, ""
+        self._spend(node, run)
+        self._settle(node)
+
+    def _ask_at(self, node: Node, account: str) -> None:
+        """A run waits at the limit of another, or of its own: there it is that somebody is asked."""
+        id = node.spec.id
+        for owner in (self.nodes.get(node.asks_at), self.nodes.get(account)):
+            if owner is not None and owner.spec.id != account:
+                owner.asked_of.pop(id, None)
+            elif owner is not None and node.run is not None and isinstance(node.run.state, Short):
+                owner.asked_of[id] = node.run.state.asks
+            if owner is not None and owner is not node:
+                self._settle(owner)
+        node.asks_at = account
+
+    def _spend(self, node: Node, run: Run) -> None:
+        tokens, nanos = run.usage.tokens - node.tokens, run.usage.nanos - node.nanos
+        info = self._models.get(node.spec.model)
+        is_free = node.spec.model.startswith(FREE) or (info is not None and info.priced)
+        unpriced = bool(run.usage.tokens) and not run.usage.nanos and not is_free
+        change = int(unpriced) - int(node.is_unpriced)
+        node.is_unpriced = unpriced
+        node.tokens, node.nanos = run.usage.tokens, run.usage.nanos
+        before, node.guess = node.guess, (run.usage.estimated, run.usage.nanos_estimated)
+        more = (node.guess[0] - before[0], node.guess[1] - before[1])
+        if not (tokens or nanos or change or any(more)):
+            return
+        above: Node | None = node
+        while above is not None:
+            above.tree_tokens += tokens
+            above.tree_nanos += nanos
+            above.tree_guess = (above.tree_guess[0] + more[0], above.tree_guess[1] + more[1])
+            above.n_unpriced += change
+            above = above.parent
+
+    def _settle(self, node: Node) -> None:
+        """Bring what is counted in line with what is known of a run."""
+        before, after = node.state, _state(node)
+        if before != after:
+            self.counts[before] -= 1
+            self.counts[after] += 1
+            node.state = after
+            if node.parent is not None and (before in OVER) != (after in OVER):
+                node.parent.n_over += 1 if after in OVER else -1
+        seats = tuple(lane.name for lane in node.spec.order.lanes) if node.run and is_seated(node.run) else ()
+        if seats != node.seats:
+            self._lanes.subtract(node.seats)
+            self._lanes.update(seats)
+            node.seats = seats
+
+    def _now(self, node: Node, now: int) -> str:
+        run = node.run
+        match run.state if run is not None else None:
+            case Ended(ending=ending):
+                return phrases.ending(ending, node.started_at)
+            case Queued(lane=lane) if node.state == "queued":
+                lanes = node.spec.order.lanes
+                if lane >= len(lanes):
+                    return "queued"
+                used = min(self._lanes[lanes[lane].name], lanes[lane].size)
+                return f"queued ({used} of {lanes[lane].size} running)" if used else "queued"
+            case _:
+                pass
+        if node.state == "needs_input":
+            asked = [q.text for q in node.questions.values()] or list(node.asked_of.values())
+            return "asks: " + asked[0]
+        if node.state == "cancelling":
+            left = len(node.children) - node.n_over
+            return f"stops {left} below" if left else "stops"
+        if node.is_gone:
+            return "ended"
+        return self._doing(node, now)
+
+    def _doing(self, node: Node, now: int) -> str:
+        if node.trouble:
+            return phrases.waiting_for_provider(node.trouble_kind, node.trouble, node.retry_at, now, node.tries)
+        if node.questions:
+            return "asks its parent: " + next(iter(node.questions.values())).text
+        if node.run is not None and isinstance(node.run.state, Waiting):
+            n = max(len(node.children), node.run.n_children)
+            return f"{node.n_over} of {n} children done" if n > 1 else "waits for its child" if n else "waits for mail"
+        if node.run is not None and isinstance(node.run.state, Short):
+            owner = self.nodes.get(node.asks_at)
+            who = phrases.label(owner.spec) if owner is not None else "its tree"
+            return f"waits at the limit of {who}" if node.asks_at else "waits for budget that others hold"
+        calls, last = node.calls, node.last_call
+        # A call that was refused has no step of its own: the next attempt says that it is closed.
+        if node.run is not None and isinstance(node.run.state, Thinking) and node.run.state.attempt > node.replied:
+            calls, last = {}, next(reversed(calls.values()), last)
+        if calls:
+            first = next(iter(calls.values()))
+            return f"{first} (+{len(calls) - 1} more)" if len(calls) > 1 else first
+        if node.writing.strip():
+            return "writes: " + phrases.tail(node.writing)
+        if node.is_taken_up:
+            return "taken up after a restart"
+        if node.run is None:
+            return "queued"
+        if node.tries:
+            return f"asks the provider again (try {node.tries + 1})"
+        return f"{last} · thinks" if last else "thinks"
+
+
+def _state(node: Node) -> str:
+    run = node.run
+    if run is None:
+        return "completed" if node.is_gone else "cancelling" if node.is_cancelling else "queued"
+    if isinstance(run.state, Ended):
+        return run.state.ending.state
+    if node.is_gone:
+        return "completed"
+    if isinstance(run.state, Stopping) or node.is_cancelling:
+        return "cancelling"
+    if node.questions and node.spec.order.questions != "deny":
+        return "needs_input"
+    if node.asked_of:
+        return "needs_input"
+    if isinstance(run.state, Asking):
+        return "waiting" if node.questions else "running"
+    return phrases.STATES[type(run.state).__name__]
+
+
+def is_asked(node: Node, question: str) -> bool:
+    """Whether a run may still ask this, as far as it is known here."""
+    return bool(node.asked_of) or any(q.id in ("", question) for q in node.questions.values())
+
+
+def _walk(top: Node) -> Iterator[Node]:
+    todo = [top]
+    while todo:
+        node = todo.pop()
+        yield node
+        todo.extend(reversed(node.children))
+
+
+def view(steps: Iterable[Spec | Entry | Run], now: int, describe: Callable[[Call], str] = plain_call) -> list[Row]:
+    """The rows of a tree, from everything that was told of it."""
+    seen = View(describe)
+    for told in steps:
+        seen.take(told)
+    return seen.rows(now)

@@ -1,0 +1,208 @@
+"""What a tree of runs came to, in numbers: for the last line on stderr, for results in JSON, for `show`."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any, NamedTuple
+
+import msgspec
+
+from retinue.core.cache_figures import Cached
+from retinue.core.provenance import tell
+from retinue.core.spec import Spec
+from retinue.core.state import Ended, Short, Thinking
+from retinue.core.values import NANOS_PER_USD, Ending, Usage
+from retinue.host.requests import Final
+from retinue.outcomes import state_word
+from retinue.pricing import price_tag
+from retinue.store.base import Row
+from retinue.view import format as words
+
+STATUS = {"completed": "completed", "cancelled": "stopped"}
+"""How a sub-agent ended, in the words of task notifications; everything else has failed."""
+
+
+def ending(row: Row) -> Ending | None:
+    return row.run.state.ending if isinstance(row.run.state, Ended) else None
+
+
+def missing(row: Row) -> str:
+    """Which helpers behind a result never returned, "" when all did."""
+    end = ending(row)
+    return tell(end.helpers) if end is not None else ""
+
+
+def word(row: Row) -> str:
+    if limit_of(row) == row.spec.id:
+        return "needs_input"
+    return "waiting" if waits_for(row) else words.state(state_word(row.run))
+
+
+def waits_kind(row: Row) -> str:
+    state = row.run.state
+    if isinstance(state, Short) and state.asks:
+        return state.lack
+    return state.waits_kind if isinstance(state, Thinking) and state.retry_at is not None else ""
+
+
+def waits_for(row: Row) -> str:
+    """What keeps the provider of a run that waits for it; or what is asked about the limit at which it waits."""
+    state = row.run.state
+    if isinstance(state, Short):
+        return state.asks
+    return state.waits_for if isinstance(state, Thinking) and state.retry_at is not None else ""
+
+
+def limit_of(row: Row) -> str:
+    """The run about whose limit it waits for an answer, "" for none."""
+    state = row.run.state
+    return state.account if isinstance(state, Short) and state.asks else ""
+
+
+def more_of(row: Row) -> int:
+    """What would have to be added to the limit at which it waits."""
+    return row.run.state.more if isinstance(row.run.state, Short) else 0
+
+
+def failed(final: Final) -> int:
+    """How many sub-agents did not come to a good end; those that were cancelled on purpose are not among them."""
+    return sum(word(row) in words.FAILURES for row in final.rows[1:])
+
+
+class Spent(NamedTuple):
+    """What a tree has spent; `usd` is None where a price is not known. The estimated parts are in it: of these it is
+    only known that they are not more."""
+
+    tokens: int
+    usd: float | None
+    tokens_estimated: int = 0
+    usd_estimated: float = 0.0
+
+    def plus(self, other: Spent) -> Spent:
+        usd = None if self.usd is None or other.usd is None else self.usd + other.usd
+        tokens = self.tokens_estimated + other.tokens_estimated
+        return Spent(self.tokens + other.tokens, usd, tokens, self.usd_estimated + other.usd_estimated)
+
+    @property
+    def cost_is_known(self) -> bool:
+        return self.usd is not None and not self.usd_estimated
+
+    @property
+    def words(self) -> tuple[str, str]:
+        """`18.9k tokens` and `$0.12`, or `at most 18.9k tokens` and `at most $0.12`."""
+        money = words.money(self.usd, is_bound=bool(self.usd_estimated))
+        return f"{words.tokens(self.tokens, is_bound=bool(self.tokens_estimated))} tokens", money
+
+
+def spent(final: Final) -> Spent:
+    """Of the whole tree, those included who are not kept."""
+    total, account = tree_usage(final), final.account
+    tokens, nanos = account.spent[:2] if account is not None else (total.tokens, total.nanos)
+    guess = account.guess[:2] if account is not None else (total.estimated, total.nanos_estimated)
+    return Spent(tokens, nanos / NANOS_PER_USD if final.priced else None, guess[0], guess[1] / NANOS_PER_USD)
+
+
+def tree_usage(final: Final) -> Usage:
+    total = Usage()
+    for row in final.rows:
+        total = total.plus(row.run.usage)
+    return total
+
+
+def elapsed(row: Row, now: int = 0) -> int:
+    """Milliseconds from its start to its end."""
+    end = ending(row)
+    last = end.at if end is not None else now
+    return max(0, last - (row.run.started_at or row.spec.created_at)) if last else 0
+
+
+def footer(final: Final) -> str:
+    """`done in 5.1s · 8 agents (1 failed) · 18.9k tokens · $0.00 · retinue show 7f3a`."""
+    top = final.rows[0]
+    end = ending(top)
+    how = "done" if end is not None and end.state == "completed" else words.shown(word(top))
+    if end is not None and end.state != "completed":
+        how += f" ({end.stop.replace('_', ' ')})" if end.stop not in (end.state, "") else ""
+    n_failed = failed(final)
+    agents = f"{len(final.rows)} agent{'s' if len(final.rows) > 1 else ''}"
+    parts = [
+        f"{how} in {words.span(elapsed(top))}",
+        agents + (f" ({n_failed} failed)" if n_failed else ""),
+        *spent(final).words,
+        f"retinue show {words.short(top.spec.id)}",
+    ]
+    return " · ".join(parts)
+
+
+def usage_json(usage: Usage) -> dict[str, Any]:
+    cached = usage.cache_read + usage.cache_write
+    return {
+        "input_tokens": max(0, usage.input - cached),
+        "output_tokens": usage.output,
+        "cache_read_input_tokens": usage.cache_read,
+        "cache_creation_input_tokens": usage.cache_write,
+        "estimated_tokens": usage.estimated,
+    }
+
+
+def model_usage(final: Final) -> dict[str, dict[str, Any]]:
+    by_model: dict[str, Usage] = {}
+    for row in final.rows:
+        name = row.run.model_used or row.spec.model
+        by_model[name] = by_model.get(name, Usage()).plus(row.run.usage)
+    return {
+        name: {
+            "inputTokens": max(0, u.input - u.cache_read - u.cache_write),
+            "outputTokens": u.output,
+            "cacheReadInputTokens": u.cache_read,
+            "cacheCreationInputTokens": u.cache_write,
+            "costUSD": u.usd,
+            "costIsKnown": u.cost_is_known and (final.priced or u.nanos > 0),
+        }
+        for name, u in by_model.items()
+    }
+
+
+def subagent_stats(final: Final) -> dict[str, Any]:
+    below = final.rows[1:]
+    depth = final.rows[0].spec.depth
+    states = Counter(word(row) for row in below)
+    killed = Counter(_killer(row) for row in below if word(row) == "cancelled")
+    background = sum(row.spec.order.join == "none" for row in below)
+    return {
+        "spawned": len(below),
+        "requested": {"background": background, "foreground": len(below) - background},
+        "max_depth": max((row.spec.depth - depth for row in below), default=0),
+        "completed": states["completed"],
+        "failed": sum(states[name] for name in words.FAILURES),
+        "killed": {"parent": killed["parent"], "user": killed["user"], "system": killed["system"]},
+        "by_type": dict(Counter(words.agent(row.spec.order.agent) for row in below)),
+    }
+
+
+def _killer(row: Row) -> str:
+    """Who ended a run. A limit is the runtime's; so is what an old record does not tell."""
+    end = ending(row)
+    return end.by if end is not None and end.by in ("parent", "user") else "system"
+
+
+def tag_json(*specs: Spec) -> dict[str, Any] | None:
+    """What the first prompts of these runs were expected to cost, together; None where nobody has said so."""
+    tags = [spec.tag for spec in specs if spec.tag is not None]
+    if not tags:
+        return None
+    return dict(plain(price_tag(tags, is_fork=all(spec.base is not None for spec in specs))))
+
+
+def cache_json(cached: Cached) -> dict[str, Any]:
+    return words.cache_json(plain(cached))
+
+
+def tree_cache(final: Final) -> Cached:
+    """What prompt caches gave to the whole tree, those included that were deleted."""
+    return final.account.cache if final.account is not None else final.rows[0].run.cache
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON would have it."""
+    return msgspec.to_builtins(value)

@@ -1,0 +1,69 @@
+"""What was said in runs, as lines for a small window: the last of it, cut, and what is being written now."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+
+from retinue.core.values import Assistant, Call, Message, Result
+from retinue.formats.safe_text import one_line
+
+KEEP = 200
+"""Lines that are kept of one run."""
+LONG = 2_000
+RESULT = 240
+MOST = 8
+"""Lines of one text."""
+
+
+class Transcripts:
+    """Each line is a kind (for its colour) and a text."""
+
+    def __init__(self, describe: Callable[[Call], str]) -> None:
+        self._describe = describe
+        self._said: dict[str, deque[tuple[str, str]]] = {}
+        self._writing: dict[str, tuple[int, str]] = {}
+
+    def hear(self, run: str, message: Message) -> None:
+        lines = self._said.setdefault(run, deque(maxlen=KEEP))
+        if isinstance(message, Assistant):
+            self._writing.pop(run, None)
+        lines.extend(tell(message, self._describe))
+
+    def preview(self, run: str, attempt: int, text: str) -> None:
+        before, written = self._writing.get(run, (attempt, ""))
+        self._writing[run] = (attempt, ((written if before == attempt else "") + text)[-LONG:])
+
+    def over(self, run: str) -> None:
+        self._writing.pop(run, None)
+
+    def of(self, run: str) -> list[tuple[str, str]]:
+        """Everything that is kept of a run, oldest first."""
+        lines = list(self._said.get(run, ()))
+        _, writing = self._writing.get(run, (0, ""))
+        if writing.strip():
+            parts = [said for part in writing.splitlines() if (said := one_line(part))][-MOST:]
+            lines += [("writing", part + (" ▌" if n == len(parts) else "")) for n, part in enumerate(parts, 1)]
+        return lines
+
+
+def tell(message: Message, describe: Callable[[Call], str]) -> Iterator[tuple[str, str]]:
+    """A message in a few lines."""
+    if isinstance(message, Assistant):
+        yield from _lines("said", message.text)
+        for call in message.calls:
+            yield "call", f"▸ {describe(call)}"
+    elif isinstance(message, Result):
+        kind = "denied" if message.denied else "bad" if message.error else "result"
+        sign = {"denied": "⊘", "bad": "✗"}.get(kind, "↳")
+        yield kind, f"  {sign} {one_line(message.text, RESULT)}"
+    else:
+        yield from _lines("task" if message.kind == "task" else "mail", message.text)
+
+
+def _lines(kind: str, text: str) -> Iterator[tuple[str, str]]:
+    parts = [flat for part in text.splitlines() if (flat := one_line(part, 1_000))]
+    for part in parts[:MOST]:
+        yield kind, part
+    if len(parts) > MOST:
+        yield kind, f"… {len(parts) - MOST} more lines"

@@ -1,0 +1,36 @@
+"""What a host tells, put into a view and into transcripts."""
+
+from __future__ import annotations
+
+import time
+
+from retinue.host import requests as wire
+from retinue.view.rows import View
+from retinue.view.transcript import Transcripts
+
+
+def now_ms() -> int:
+    return int(time.time() * 1000)
+
+
+def feed(view: View, item: wire.Item, transcripts: Transcripts | None = None) -> None:
+    """One item. Texts are kept only where somebody may read them."""
+    if isinstance(item, wire.Begun):
+        view.take(item.spec)
+    elif isinstance(item, wire.Stepped):
+        view.take(item.entry)
+    elif isinstance(item, wire.Stood):
+        view.take(item.row.run)
+    elif isinstance(item, wire.Said):
+        view.hear(item.run, item.attempt, item.text, now_ms())
+        if transcripts is not None:
+            transcripts.preview(item.run, item.attempt, item.text)
+    elif transcripts is not None:
+        transcripts.hear(item.run, item.message)
+
+
+def conclude(view: View, final: wire.Final) -> None:
+    """How everything stands at the end."""
+    for row in final.rows:
+        view.take(row.spec)
+        view.take(row.run)
