@@ -122,3 +122,22 @@ class SandboxMissing(RetinueError):
 
 class Defect(RetinueError):
     """A mistake of Retinue's own in a step of one tree. The tree is set aside as it is on record; others go on."""
+
+
+class NoProvider(NoKey):
+    """There is no model that could be asked; the message says what to set."""
+
+
+class HostGone(RetinueError):
+    """The process that holds the store went away in the middle of a request."""
+
+
+class HostSilent(HostGone):
+    """The process that holds the store is there and does not answer. `pid` is 0 where the system does not tell it."""
+
+    def __init__(self, pid: int) -> None:
+        super().__init__(
+            f"the host of this project{f' (process {pid})' if pid else ''} does not answer. What is on record is kept: "
+            "`retinue stop` ends it, and `retinue resume` goes on with its runs."
+        )
+        self.pid = pid

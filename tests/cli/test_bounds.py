@@ -85,7 +85,7 @@ def amounts(home: House) -> tuple[str, str]:
     with Shelf(places.find(home.env, cwd=str(home.project))) as shelf:
         (line,) = shelf.roots()
     assert line.usd is not None and line.usd > line.usd_estimated > 0
-    tokens, usd = line.amounts
+    tokens, usd = words.amounts(line)
     return tokens.removeprefix("at most "), usd.removeprefix("at most ")
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from retinue.core.cache_figures import Tag
 from retinue.core.spec import Base, Order, Slot, Spec
+from retinue.host.listing import cache_json
 from retinue.testing import call
 from retinue.view import format as words
 from retinue.view.fan_out_costs import OLD_MS, SETTLED_MS, FanOuts
@@ -142,4 +143,4 @@ def test_a_price_tag_is_one_line(changed: dict[str, Any], text: str) -> None:
     ],
 )  # fmt: skip
 def test_what_a_cache_gave_is_one_line(figures: dict[str, int], text: str) -> None:
-    assert words.cache(words.cache_json(figures)) == text
+    assert words.cache(cache_json(figures)) == text

@@ -46,7 +46,7 @@ def test_numbers_and_times_are_short() -> None:
 
 def test_states_have_one_vocabulary() -> None:
     states = ("queued", "thinking", "working", "waiting", "asking", "stopping", "timed_out")
-    assert [words.state(s) for s in states] == [
+    assert [words.shown_state(s) for s in states] == [
         "queued",
         "running",
         "running",
@@ -55,7 +55,7 @@ def test_states_have_one_vocabulary() -> None:
         "cancelling",
         "timed_out",
     ]
-    assert words.wanted("timed_out", ["failed"]) and not words.wanted("completed", ["failed", "open"])
+    assert words.is_wanted("timed_out", ["failed"]) and not words.is_wanted("completed", ["failed", "open"])
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_each_end_has_its_exit_code(state: str, stop: str, options: dict[str, An
     [
         (errors.ConfigError("wrong"), 2),
         (errors.NoKey("no key for openai", "set OPENAI_API_KEY"), 6),
-        (exits.NoProvider("none"), 6),
+        (errors.NoProvider("none"), 6),
         (errors.NotFound("no run"), 2),
         (errors.Refused("open", "it is open"), 1),
         (errors.StoreLocked("in use"), 1),
@@ -164,7 +164,7 @@ def test_a_key_without_a_known_model_is_named_as_a_hint() -> None:
 
 
 def test_a_missing_key_is_told_with_a_way_out() -> None:
-    with pytest.raises(exits.NoProvider, match=r"OPENAI_API_KEY.*offline/explorer"):
+    with pytest.raises(errors.NoProvider, match=r"OPENAI_API_KEY.*offline/explorer"):
         provider.choose({}, flag="openai:gpt-5.2")
 
 
@@ -202,7 +202,10 @@ def test_a_folder_of_somebody_else_is_not_used(tmp_path: Path, monkeypatch: pyte
 def test_the_same_plan_has_the_same_stamp_and_another_has_not() -> None:
     one, two = Plan(model="m"), Plan(model="n")
     assert one.stamp == Plan(model="m").stamp != two.stamp
-    assert words.agent(one.agent_name) == "main" and words.agent(f"{one.agent_name}.delegate") == "main.delegate"
+    assert (
+        words.agent_label(one.agent_name) == "main"
+        and words.agent_label(f"{one.agent_name}.delegate") == "main.delegate"
+    )
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,7 +13,7 @@ from retinue.cli import answer_file
 from retinue.cli import exit_codes as exits
 from retinue.cli.context import Door, note, out
 from retinue.cli.terminal.watched_run import Left, Notice, Signals, Watching
-from retinue.formats.safe_text import json_text, one_line
+from retinue.formats.safe_text import one_line
 from retinue.host import requests as wire
 from retinue.host import run_defaults as configured
 from retinue.host.client import Client, reach
@@ -22,6 +21,7 @@ from retinue.host.keys import carried
 from retinue.host.planner import Planned
 from retinue.view import format as words
 from retinue.view import totals as facts
+from retinue.view.format import json_line
 from retinue.view.stream_json import Head, Teller
 
 HINT = "offline planner (no LLM). Add a model: export ANTHROPIC_API_KEY=... or retinue run --model PROVIDER:MODEL"
@@ -85,7 +85,7 @@ def _introduce(door: Door, client: Client, planned: Planned, done: dict[str, Any
         mode=done["mode"],
         deltas=wish.deltas,
     )
-    door.say(f"retinue {client.welcome.retinue} · {choice.model} ({choice.why}) · run {words.short(done['run'])}")
+    door.say(f"retinue {client.welcome.retinue} · {choice.model} ({choice.why}) · run {words.short_id(done['run'])}")
     told = (*server_lines(done["mcp"], planned.left_out), *done["notes"])
     for line in (*choice.hints, *planned.notes, *told):
         door.say(line)
@@ -100,7 +100,7 @@ def in_sight(run: str, wish: Wish) -> Iterator[None]:
         raise  # nobody reads any more
     except (Exception, KeyboardInterrupt, SystemExit):
         if not wish.is_memory:
-            id = words.short(run)
+            id = words.short_id(run)
             note(f"retinue: run {id} may still be going on: retinue attach {id} shows it, retinue cancel {id} ends it")
         raise
 
@@ -137,8 +137,8 @@ def carry_out(door: Door, client: Client, run: str, wish: Wish, *, is_ours: bool
             teller = Teller(wish.head)
             final = _stream(watching, teller) if wish.format == "stream-json" else _show(watching, door, wish, teller)
         except Left as left:
-            may = f"it may still be going on: retinue attach {words.short(run)}"
-            note(f"retinue: left run {words.short(run)}; {one_line(left.why) or may}")
+            may = f"it may still be going on: retinue attach {words.short_id(run)}"
+            note(f"retinue: left run {words.short_id(run)}; {one_line(left.why) or may}")
             return left.code
         except BrokenPipeError:
             client.ask(wire.Cancel(runs=(run,), reason="nobody reads its output"))
@@ -156,7 +156,7 @@ def _stream(watching: Watching, teller: Teller) -> wire.Final:
             note(f"retinue: {thing.text}")
         elif thing is not None:
             for line in teller.tell(thing):
-                out(dump(line))
+                out(json_line(line))
 
 
 def _show(watching: Watching, door: Door, wish: Wish, teller: Teller) -> wire.Final:
@@ -175,11 +175,11 @@ def hand_over(door: Door, final: wire.Final, wish: Wish, teller: Teller, code: i
     text = end.text if end is not None else ""
     result = teller.result(final)
     if wish.format == "text":
-        answer = text if end is None or end.data is None or text else dump(facts.plain(end.data))
+        answer = text if end is None or end.data is None or text else json_line(facts.plain(end.data))
         if answer:
             out(answer)
     else:
-        out(dump(result))
+        out(json_line(result))
     for path in wish.files:
         answer_file.write(path, text)
     if end is not None and end.state != "completed" and end.error and wish.format == "text":
@@ -208,11 +208,6 @@ def found_severity(result: dict[str, Any], least: str) -> bool:
         return any(isinstance(f, dict) and f.get("severity") in bad for f in data["findings"])
     lines = [line.strip().lower() for line in str(result.get("result", "")).splitlines()]
     return "complete: no" in lines or any(f"severity: {word}" in lines for word in bad)
-
-
-def dump(value: Any) -> str:
-    """One line of JSON, in which nothing is hidden from a reader or obeyed by a terminal: it is escaped."""
-    return json_text(json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str))
 
 
 def head_of(tools: tuple[str, ...], agents: tuple[str, ...], mode: str, *, deltas: bool = False) -> Head:

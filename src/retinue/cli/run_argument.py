@@ -33,7 +33,7 @@ def runs(context: click.Context, parameter: click.Parameter, incomplete: str) ->
     except Exception:  # whoever presses Tab must not be shown our troubles
         return []
     return [
-        CompletionItem(line.short, help=f"{words.shown(line.state)}: {one_line(line.task, 60)}")
+        CompletionItem(line.short, help=f"{words.state_text(line.state)}: {one_line(line.task, 60)}")
         for line in lines
         if line.short.startswith(incomplete)
     ]

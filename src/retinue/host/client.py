@@ -18,8 +18,8 @@ from typing import Any
 import msgspec
 
 from retinue import __version__, errors
-from retinue.cli.exit_codes import HostGone, HostSilent
 from retinue.core.secret_values import secrets_of
+from retinue.errors import HostGone, HostSilent
 from retinue.host import requests as wire
 from retinue.host.project_paths import Places
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from retinue.api import Retinue
-from retinue.cli.exit_codes import HostGone
+from retinue.errors import HostGone
 from retinue.host import follow as inside
 from retinue.host import requests as wire
 from retinue.host.builder import Plans

@@ -7,18 +7,18 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import apsw
 
+from retinue.core.state_names import ENDS, agent_label, short_id, shown_state, state_text
 from retinue.errors import NotFound, StoreCorrupt
 from retinue.formats.safe_text import one_line
 from retinue.host.project_paths import Places
 from retinue.sandbox.regular_file import read_small
 from retinue.store.sqlite.database_file import connect
 from retinue.store.sqlite.sqlite_errors import reading
-from retinue.view import format as words
 
 LATEST = ("latest", "last", "@")
 MOST = 8
@@ -61,12 +61,6 @@ class Line(NamedTuple):
     limit_of: str = ""
     more: int = 0
     group: str = ""
-
-    @property
-    def amounts(self) -> tuple[str, str]:
-        """Tokens and dollars, in words."""
-        tokens = words.tokens(self.tokens, is_bound=bool(self.tokens_estimated))
-        return tokens, words.money(self.usd, is_bound=bool(self.usd_estimated))
 
 
 class Shelf:
@@ -144,19 +138,19 @@ class Shelf:
         order, usage = spec["order"], run.get("usage", {})
         books = json.loads(account) if account else {}
         spent, guess = books.get("spent") or [0, 0, 0, 0], books.get("guess") or [0, 0, 0]
-        word, model = words.state(state), spec.get("model", "")
+        word, model = shown_state(state), spec.get("model", "")
         at = run.get("state", {})
         waits_for = at.get("waits_for", "") if at.get("retry_at") is not None else ""
         limit_of = at.get("account", "") if at.get("asks") else ""
         word = "needs_input" if limit_of == id else "waiting" if waits_for else word
         return Line(
             id=id,
-            short=words.short(id),
+            short=short_id(id),
             parent=parent,
             root=root,
-            label=words.agent(order.get("label") or order["agent"]),
-            agent=words.agent(order["agent"]),
-            state=word if self._attended or word in words.ENDS else "paused",
+            label=agent_label(order.get("label") or order["agent"]),
+            agent=agent_label(order["agent"]),
+            state=word if self._attended or word in ENDS else "paused",
             task=order.get("task", ""),
             model=model,
             depth=spec.get("depth", 0),
@@ -172,7 +166,7 @@ class Shelf:
             tokens_estimated=guess[0],
             usd_estimated=guess[1] / 1e9,
             cost_is_known=not (guess[1] or guess[2] or (model in self._unpriced and spent[0])),
-            cache=words.cache_json(books.get("cache", {})),
+            cache=cache_json(books.get("cache", {})),
             limit_of=limit_of,
             more=at.get("more", 0),
             group=order.get("group", "") if order.get("group_size") else "",
@@ -216,7 +210,7 @@ class Shelf:
             raise NotFound(f"there is no run {address!r} in {where}. `retinue ps --all --tree` lists what there is.")
         if len(found) > 1:
             listed = "; ".join(
-                f"{line.short} ({line.label}, {words.shown(line.state)}: {one_line(line.task, 40)})"
+                f"{line.short} ({line.label}, {state_text(line.state)}: {one_line(line.task, 40)})"
                 for line in found[:MOST]
             )
             more = f"; and {len(found) - MOST} more" if len(found) > MOST else ""
@@ -255,3 +249,16 @@ def _is_zombie(pid: int) -> bool:
             return file.read().rpartition(b")")[2].split()[:1] == [b"Z"]
     except OSError:
         return False
+
+
+def cache_json(figures: Mapping[str, Any]) -> dict[str, Any]:
+    """What prompt caches were expected to give, and gave: as it is told, of what is recorded. A price that nobody
+    knows is null."""
+    known = not figures.get("unpriced", 0)
+    return {
+        "expected_tokens": figures.get("expected", 0),
+        "read_tokens": figures.get("read", 0),
+        "written_tokens": figures.get("written", 0),
+        "expected_usd": figures.get("expected_nanos", 0) / 1e9 if known else None,
+        "saved_usd": figures.get("saved_nanos", 0) / 1e9 if known else None,
+    }

@@ -6,8 +6,7 @@ import difflib
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from retinue.cli.exit_codes import NoProvider
-from retinue.errors import ConfigError
+from retinue.errors import ConfigError, NoProvider
 
 OFFLINE = "offline/explorer"
 DEFAULTS = {

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from retinue.cli.context import Door
 from retinue.errors import ConfigError
-from retinue.formats.safe_text import json_text
 from retinue.host.project_paths import config_home, data_home
 from retinue.sandbox.regular_file import read_small
 
@@ -18,11 +16,6 @@ if TYPE_CHECKING:
     from retinue.config.trust_record import Standing, Trust
 
 NAMES = ("config.toml", "config.json5", "config.json")
-
-
-def dump(value: Any) -> str:
-    """One line of JSON, in which nothing is hidden from a reader or obeyed by a terminal: it is escaped."""
-    return json_text(json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str))
 
 
 def user_file(environ: Mapping[str, str]) -> str:

@@ -10,7 +10,6 @@ from typing import Any
 import msgspec
 
 from retinue import __version__
-from retinue.cli.foreground_run import dump
 from retinue.core.events import Admitted, Answered, Asked, ChildEnded, ModelFailed, Replied, ToolReturned
 from retinue.core.values import Assistant, Message, Result
 from retinue.formats.safe_text import json_text, one_line, several_lines
@@ -20,6 +19,7 @@ from retinue.store.base import Row
 from retinue.view import format as words
 from retinue.view import stream_json
 from retinue.view import totals as facts
+from retinue.view.format import json_line
 
 FENCE = "```"
 
@@ -30,7 +30,7 @@ def as_markdown(book: Book, final: Final) -> str:
     lines = [f"# {one_line(top.spec.order.task, 120)}", "", facts.footer(final), ""]
     for row in final.rows:
         level = "#" * min(6, 2 + row.spec.depth - top.spec.depth)
-        lines += [f"{level} {_label(row)} · {words.shown(facts.word(row))}", ""]
+        lines += [f"{level} {_label(row)} · {words.state_text(facts.word(row))}", ""]
         lines += [f"{row.run.model_used or row.spec.model}, {words.span(facts.elapsed(row))}, {row.run.turn} turns", ""]
         lines += [f"missing: {one_line(lacking)}", ""] if (lacking := facts.missing(row)) else []
         for message in book.conversation(row, row.spec.base.length if row.spec.base is not None else 0):
@@ -68,7 +68,7 @@ def as_jsonl(book: Book, final: Final) -> str:
 def as_stream_json(book: Book, final: Final) -> str:
     """As `retinue run --output-format stream-json` would have written it."""
     head = stream_json.Head(version=__version__)
-    return "\n".join(dump(line) for line in stream_json.lines(head, book.history(final), final))
+    return "\n".join(json_line(line) for line in stream_json.lines(head, book.history(final), final))
 
 
 def as_perfetto(book: Book, final: Final) -> str:
@@ -92,7 +92,7 @@ def as_perfetto(book: Book, final: Final) -> str:
             events.append(_span(lanes[run], name, since[run], at, type(event).__name__, seq=item.seq))
         if name or isinstance(event, Admitted):
             since[run] = at
-    return dump({"traceEvents": events, "displayTimeUnit": "ms", "otherData": {"retinue": __version__}})
+    return json_line({"traceEvents": events, "displayTimeUnit": "ms", "otherData": {"retinue": __version__}})
 
 
 def _doing(event: object) -> str:
@@ -150,7 +150,7 @@ def as_html(book: Book, final: Final) -> str:
     """To share: one page without scripts. Everything in it is text, whatever a model wrote."""
     parts = []
     for n, row in enumerate(final.rows):
-        head = f"{_label(row)} · {words.shown(facts.word(row))} · {words.span(facts.elapsed(row))}"
+        head = f"{_label(row)} · {words.state_text(facts.word(row))} · {words.span(facts.elapsed(row))}"
         parts.append(f"<details{' open' if n == 0 else ''}><summary>{html.escape(head)}</summary>")
         if lacking := facts.missing(row):
             parts.append(f'<p class="who">missing: {html.escape(one_line(lacking))}</p>')
@@ -174,7 +174,7 @@ def _html_message(message: Message) -> str:
 
 
 def _label(row: Row) -> str:
-    return one_line(words.agent(row.spec.order.label or row.spec.order.agent), 200)
+    return one_line(words.agent_label(row.spec.order.label or row.spec.order.agent), 200)
 
 
 FORMATS: dict[str, Callable[[Book, Final], str]] = {

@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Mapping
-from typing import Any
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
+from retinue.core.state_names import ENDS, FAILURES, agent_label, is_wanted, short_id, shown_state, state_text
+from retinue.formats.durations import seconds
 from retinue.formats.money import bound, money
+from retinue.formats.safe_text import json_text
+
+if TYPE_CHECKING:
+    from retinue.host.listing import Line
 
 __all__ = [
-    "ENDS", "FAILURES", "agent", "bound", "count", "glyph", "money", "seconds", "short", "shown", "span", "state",
-    "tokens", "wanted",
+    "ENDS", "FAILURES", "agent_label", "bound", "count", "glyph", "is_wanted", "json_line", "money", "seconds",
+    "short_id", "shown_state", "span", "state_text", "tokens",
 ]  # fmt: skip
 
-STATES = {
-    "queued": "queued",
-    "thinking": "running",
-    "short": "waiting",
-    "working": "running",
-    "waiting": "waiting",
-    "asking": "needs_input",
-    "stopping": "cancelling",
-}
-"""States of the machine, as people are told of them; the others keep their names."""
-ENDS = ("completed", "incomplete", "failed", "timed_out", "cancelled", "interrupted")
-FAILURES = ("failed", "timed_out", "interrupted", "incomplete")
 GLYPHS = {
     "queued": "○",
     "running": "●",
@@ -35,39 +29,10 @@ GLYPHS = {
     "completed": "✓",
     "cancelled": "-",
 }
-_DURATION = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m(?!s))?(?:(\d+(?:\.\d+)?)(?:s|$))?(?:(\d+)ms)?")
-_STAMP = re.compile(r"-[0-9a-f]{8}(?=\.|$)")
-
-
-def state(name: str) -> str:
-    return STATES.get(name, name)
-
-
-def shown(word: str) -> str:
-    """A state for people."""
-    return "needs you" if word == "needs_input" else word.replace("_", " ")
 
 
 def glyph(word: str) -> str:
     return GLYPHS.get(word, "✗")
-
-
-def wanted(word: str, names: Iterable[str]) -> bool:
-    """Whether a state is among those asked for; `failed` means every way to fail, `open` everything that goes on."""
-    for name in names:
-        if name == word or (name == "failed" and word in FAILURES) or (name == "open" and word not in ENDS):
-            return True
-    return False
-
-
-def short(id: str) -> str:
-    """Ids start with their time, so runs of one minute look alike: people are shown a piece of the other end."""
-    return id[24:30] if len(id) == 36 else id
-
-
-def agent(name: str) -> str:
-    """An agent's name without the stamp that tells apart two definitions of one name."""
-    return _STAMP.sub("", name)
 
 
 def count(n: float) -> str:
@@ -106,19 +71,6 @@ def asked_price(question: Mapping[str, Any]) -> str:
     return f" ({price_tag(tag)})" if tag else ""
 
 
-def cache_json(figures: Mapping[str, Any]) -> dict[str, Any]:
-    """What prompt caches were expected to give, and gave: as it is told, of what is recorded. A price that nobody
-    knows is null."""
-    known = not figures.get("unpriced", 0)
-    return {
-        "expected_tokens": figures.get("expected", 0),
-        "read_tokens": figures.get("read", 0),
-        "written_tokens": figures.get("written", 0),
-        "expected_usd": figures.get("expected_nanos", 0) / 1e9 if known else None,
-        "saved_usd": figures.get("saved_nanos", 0) / 1e9 if known else None,
-    }
-
-
 def cache(use: Mapping[str, Any]) -> str:
     """`79.2k tokens read of 84.0k expected, about $0.21 saved of $0.23`; nothing where there was no cache."""
     expected, read, written = use["expected_tokens"], use["read_tokens"], use["written_tokens"]
@@ -148,10 +100,11 @@ def span(ms: float) -> str:
     return f"{whole // 86_400}d{whole % 86_400 // 3_600}h"
 
 
-def seconds(text: str) -> float:
-    """`90`, `1.5s`, `10m`, `1h30m`, `2d` as seconds; `ValueError` for anything else."""
-    found = _DURATION.fullmatch(text.strip().lower())
-    if not found or not any(found.groups()):
-        raise ValueError(f"{text!r} is not a length of time: write 90, 45s, 10m, 1h30m or 2d")
-    days, hours, minutes, secs, ms = (float(part or 0) for part in found.groups())
-    return days * 86_400 + hours * 3_600 + minutes * 60 + secs + ms / 1000
+def amounts(line: Line) -> tuple[str, str]:
+    """Tokens and dollars of a listed run's tree."""
+    return tokens(line.tokens, is_bound=bool(line.tokens_estimated)), money(line.usd, is_bound=bool(line.usd_estimated))
+
+
+def json_line(value: Any) -> str:
+    """One line of JSON, in which nothing is hidden from a reader or obeyed by a terminal: it is escaped."""
+    return json_text(json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str))

@@ -159,15 +159,15 @@ class View:
         sure_tree = not node.n_unpriced
         return Row(
             id=id,
-            short=phrases.short(id),
+            short=phrases.short_id(id),
             root=spec.root,
             parent=spec.parent if spec.parent in self.nodes else "",
             depth=spec.depth,
             label=phrases.label(spec),
-            agent=one_line(phrases.agent(spec.order.agent), 200),
+            agent=one_line(phrases.agent_label(spec.order.agent), 200),
             model=one_line(run.model_used if run is not None and run.model_used else spec.model, 200),
             state=state,
-            word=phrases.shown(state),
+            word=phrases.state_text(state),
             glyph=phrases.glyph(state),
             now=one_line(self._now(node, now)),
             task=one_line(spec.order.task, 400),
@@ -390,7 +390,7 @@ def _state(node: Node) -> str:
         return "needs_input"
     if isinstance(run.state, Asking):
         return "waiting" if node.questions else "running"
-    return phrases.STATES[type(run.state).__name__]
+    return phrases.shown_state(type(run.state).__name__.lower())
 
 
 def is_asked(node: Node, question: str) -> bool:

@@ -7,19 +7,22 @@ import msgspec
 from retinue.core.spec import Spec
 from retinue.core.values import Ending
 from retinue.formats.safe_text import one_line
-from retinue.view.format import agent, glyph, short, shown, span
+from retinue.view.format import agent_label, glyph, short_id, shown_state, span, state_text
 
-__all__ = ["agent", "ending", "failure", "glyph", "label", "short", "shown", "span", "tail", "trouble"]
+__all__ = [
+    "agent_label",
+    "ending",
+    "failure",
+    "glyph",
+    "label",
+    "short_id",
+    "shown_state",
+    "span",
+    "state_text",
+    "tail",
+    "trouble",
+]
 
-STATES = {
-    "Queued": "queued",
-    "Thinking": "running",
-    "Short": "waiting",
-    "Working": "running",
-    "Waiting": "waiting",
-    "Asking": "needs_input",
-    "Stopping": "cancelling",
-}
 STOPS = {
     "budget": "the budget is spent",
     "turn_limit": "no turns are left",
@@ -41,7 +44,7 @@ KINDS = {
 
 def label(spec: Spec) -> str:
     """What an agent is called: by its order, else by its name."""
-    return one_line(agent(spec.order.label or spec.order.agent), 200) or short(spec.id)
+    return one_line(agent_label(spec.order.label or spec.order.agent), 200) or short_id(spec.id)
 
 
 def tail(text: str, most: int = 100) -> str:

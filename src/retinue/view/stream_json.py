@@ -101,11 +101,11 @@ class Teller:
             "system",
             subtype="task_started",
             task_id=spec.id,
-            description=words.agent(spec.order.label or spec.order.agent),
+            description=words.agent_label(spec.order.label or spec.order.agent),
             prompt=spec.order.task,
             tool_use_id=self._slot(spec.id),
             model=spec.model,
-            agent=words.agent(spec.order.agent),
+            agent=words.agent_label(spec.order.agent),
             price_tag=facts.tag_json(spec),
         )
 
@@ -173,7 +173,7 @@ class Teller:
         if id == self._top or id in self._over or id not in self._specs:
             return
         if not isinstance(row.run.state, Ended):
-            status = words.state(state_word(row.run))
+            status = words.shown_state(state_word(row.run))
             yield self._line(id, "system", subtype="task_updated", task_id=id, patch={"status": status})
             return
         self._over.add(id)
@@ -187,7 +187,7 @@ class Teller:
             summary=end.text or end.error,
             missing=facts.missing(row),
             duration_ms=facts.elapsed(row),
-            cache=facts.cache_json(row.run.cache),
+            cache=facts.cache_use(row.run.cache),
         )
 
     def _task(self, run: str, subtype: str, duration_ms: int | None = None, **fields: Any) -> dict[str, Any]:
@@ -196,7 +196,7 @@ class Teller:
             duration_ms = max(0, self._at - spec.created_at)
         counts = {"total_tokens": usage.tokens, "tool_uses": usage.calls, "duration_ms": duration_ms}
         counts["estimated_tokens"] = usage.estimated
-        label = words.agent(spec.order.label or spec.order.agent)
+        label = words.agent_label(spec.order.label or spec.order.agent)
         return self._line(run, "system", subtype=subtype, task_id=run, description=label, usage=counts, **fields)
 
     def result(self, final: Final) -> dict[str, Any]:
@@ -224,7 +224,7 @@ class Teller:
             cost_is_known=spent.cost_is_known,
             usage=facts.usage_json(facts.tree_usage(final)),
             modelUsage=facts.model_usage(final),
-            cache=facts.cache_json(facts.tree_cache(final)),
+            cache=facts.cache_use(facts.tree_cache(final)),
             permission_denials=self.denials,
             terminal_reason=stop,
             state=state,

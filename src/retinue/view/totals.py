@@ -12,6 +12,7 @@ from retinue.core.provenance import tell
 from retinue.core.spec import Spec
 from retinue.core.state import Ended, Short, Thinking
 from retinue.core.values import NANOS_PER_USD, Ending, Usage
+from retinue.host.listing import cache_json
 from retinue.host.requests import Final
 from retinue.outcomes import state_word
 from retinue.pricing import price_tag
@@ -35,7 +36,7 @@ def missing(row: Row) -> str:
 def word(row: Row) -> str:
     if limit_of(row) == row.spec.id:
         return "needs_input"
-    return "waiting" if waits_for(row) else words.state(state_word(row.run))
+    return "waiting" if waits_for(row) else words.shown_state(state_word(row.run))
 
 
 def waits_kind(row: Row) -> str:
@@ -120,7 +121,7 @@ def footer(final: Final) -> str:
     """`done in 5.1s · 8 agents (1 failed) · 18.9k tokens · $0.00 · retinue show 7f3a`."""
     top = final.rows[0]
     end = ending(top)
-    how = "done" if end is not None and end.state == "completed" else words.shown(word(top))
+    how = "done" if end is not None and end.state == "completed" else words.state_text(word(top))
     if end is not None and end.state != "completed":
         how += f" ({end.stop.replace('_', ' ')})" if end.stop not in (end.state, "") else ""
     n_failed = failed(final)
@@ -129,7 +130,7 @@ def footer(final: Final) -> str:
         f"{how} in {words.span(elapsed(top))}",
         agents + (f" ({n_failed} failed)" if n_failed else ""),
         *spent(final).words,
-        f"retinue show {words.short(top.spec.id)}",
+        f"retinue show {words.short_id(top.spec.id)}",
     ]
     return " · ".join(parts)
 
@@ -176,7 +177,7 @@ def subagent_stats(final: Final) -> dict[str, Any]:
         "completed": states["completed"],
         "failed": sum(states[name] for name in words.FAILURES),
         "killed": {"parent": killed["parent"], "user": killed["user"], "system": killed["system"]},
-        "by_type": dict(Counter(words.agent(row.spec.order.agent) for row in below)),
+        "by_type": dict(Counter(words.agent_label(row.spec.order.agent) for row in below)),
     }
 
 
@@ -194,8 +195,8 @@ def tag_json(*specs: Spec) -> dict[str, Any] | None:
     return dict(plain(price_tag(tags, is_fork=all(spec.base is not None for spec in specs))))
 
 
-def cache_json(cached: Cached) -> dict[str, Any]:
-    return words.cache_json(plain(cached))
+def cache_use(cached: Cached) -> dict[str, Any]:
+    return cache_json(plain(cached))
 
 
 def tree_cache(final: Final) -> Cached:

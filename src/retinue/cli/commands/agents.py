@@ -9,8 +9,8 @@ import msgspec
 
 from retinue.cli import exit_codes as exits
 from retinue.cli.context import Door, common, out, pass_door
-from retinue.cli.foreground_run import dump
 from retinue.host.project_agents import library
+from retinue.view.format import json_line
 
 
 @click.group("agents", invoke_without_command=True)
@@ -31,7 +31,7 @@ def list_(door: Door, as_json: bool = False) -> None:
     found = library(door)
     if as_json:
         for spec in found.agents.values():
-            out(dump(msgspec.to_builtins(spec)))
+            out(json_line(msgspec.to_builtins(spec)))
         return
     out("\n".join(render_list(found, cwd=door.places.cwd)))
 

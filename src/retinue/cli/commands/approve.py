@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from retinue.cli import exit_codes as exits
 from retinue.cli.context import Door, common, note, out, pass_door
-from retinue.cli.foreground_run import dump, line_to
+from retinue.cli.foreground_run import line_to
 from retinue.cli.run_argument import run_argument
 from retinue.cli.terminal import limit_answer as raising
 from retinue.cli.terminal import typed_answer as typed
@@ -20,6 +20,7 @@ from retinue.formats.safe_text import one_line, several_lines
 from retinue.host import requests as wire
 from retinue.host.listing import Shelf
 from retinue.view import format as words
+from retinue.view.format import json_line
 
 YES = ("y", "yes", "ok", "allow")
 ALWAYS = ("a", "always")
@@ -73,7 +74,7 @@ def command(
 def _meant(asked: Sequence[dict[str, Any]], top: str, question: str) -> dict[str, Any]:
     """The one question that is answered. Which of several is meant, nobody guesses."""
     if not asked:
-        raise Refused("question", f"run {words.short(top)} is not asking anything" + " by that id" * bool(question))
+        raise Refused("question", f"run {words.short_id(top)} is not asking anything" + " by that id" * bool(question))
     if len(asked) > 1:
         for q in asked:
             _show(q)
@@ -82,7 +83,7 @@ def _meant(asked: Sequence[dict[str, Any]], top: str, question: str) -> dict[str
 
 
 def _how(q: dict[str, Any]) -> str:
-    return f"Name the one that you mean: retinue approve {words.short(q['run'])} --question {q['id'][:N_ID]} ..."
+    return f"Name the one that you mean: retinue approve {words.short_id(q['run'])} --question {q['id'][:N_ID]} ..."
 
 
 def _confirmed(q: dict[str, Any]) -> bool:
@@ -94,9 +95,8 @@ def _confirmed(q: dict[str, Any]) -> bool:
 
 
 def _show(q: dict[str, Any]) -> None:
-    out(
-        f"{words.short(q['run'])}  {q['id'][:N_ID]}  {words.agent(q['label'])}  {q['kind']}  {one_line(q['text'], 200)}"
-    )
+    asker = f"{words.short_id(q['run'])}  {q['id'][:N_ID]}  {words.agent_label(q['label'])}"
+    out(f"{asker}  {q['kind']}  {one_line(q['text'], 200)}")
     if q["kind"] == "permission":
         out("        " + several_lines(q["shown"]).replace("\n", "\n        "))
         if price := words.asked_price(q):
@@ -131,7 +131,7 @@ def _list(door: Door, as_json: bool) -> int:
         asked = client.ask(wire.Questions())["questions"]
     for q in asked:
         if as_json:
-            out(dump(q))
+            out(json_line(q))
         else:
             _show(q)
     if not asked:

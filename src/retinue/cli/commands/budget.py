@@ -9,7 +9,7 @@ import click
 
 from retinue.cli import exit_codes as exits
 from retinue.cli.context import Door, Duration, common, note, out, pass_door
-from retinue.cli.foreground_run import dump, line_to
+from retinue.cli.foreground_run import line_to
 from retinue.cli.run_argument import run_argument
 from retinue.cli.terminal import limit_answer as raising
 from retinue.core.account import DIMENSIONS, UNLIMITED, Account
@@ -23,6 +23,7 @@ from retinue.store.base import Row
 from retinue.view import format as words
 from retinue.view import parked_runs as parked
 from retinue.view import totals as facts
+from retinue.view.format import json_line
 
 NAMES = {"tokens": "tokens", "usd": "dollars", "turns": "turns", "calls": "tool calls"}
 THEN = {"land": "a last turn, to hand in what there is", "ask": "a person is asked", "stop": "it ends at once"}
@@ -64,7 +65,7 @@ def command(door: Door, /, run: str, then: str | None, as_json: bool, **more: An
             done = client.ask(wire.Budget(run=line.id, **fields))["spending"]
         _told(door, line, done, then, more)
         if as_json:
-            out(dump(done))
+            out(json_line(done))
         return exits.OK
     _look(door, line, as_json)
     return exits.OK
@@ -90,7 +91,7 @@ def _look(door: Door, line: Line, as_json: bool) -> None:
         asked = {facts.waits_for(r): r for r in final.rows if facts.limit_of(r) == line.id}
         above = _above(book, row)
     if as_json:
-        out(dump(_as_json(line, row, account, list(asked), above)))
+        out(json_line(_as_json(line, row, account, list(asked), above)))
         return
     if account.limit == UNLIMITED:
         out(f"{line.label} {line.short} has no limit of its own and draws from {_whose(above)}.")
@@ -117,8 +118,8 @@ def _above(book: Book, row: Row) -> Row | None:
 def _whose(above: Row | None) -> str:
     if above is None:
         return "nobody's: nothing limits it"
-    order, id = above.spec.order, words.short(above.spec.id)
-    return f"{one_line(words.agent(order.label or order.agent), 40)} {id}: retinue budget {id}"
+    order, id = above.spec.order, words.short_id(above.spec.id)
+    return f"{one_line(words.agent_label(order.label or order.agent), 40)} {id}: retinue budget {id}"
 
 
 def _table(line: Line, account: Account) -> str:

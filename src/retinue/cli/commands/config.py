@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from retinue import errors
 from retinue.cli import exit_codes as exits
 from retinue.cli.context import Door, common, note, out, pass_door
 from retinue.errors import ConfigError
-from retinue.host.project_config import dump
+from retinue.view.format import json_line
 
 if TYPE_CHECKING:
     from retinue.config.layers import Settings
@@ -61,7 +62,7 @@ def get(door: Door, key: str, as_json: bool) -> int:
     else:
         raise ConfigError(f"{key} is not set. `retinue config` shows what is.")
     plain = isinstance(value, str) and not as_json
-    out(value if plain else dump(value))
+    out(value if plain else json_line(value))
     return _complain(settings)
 
 
@@ -112,7 +113,7 @@ def path_(door: Door, as_json: bool) -> None:
     user = user_file(door.environ)
     rows = [*reversed(files), (user, "user", "used" if os.path.lexists(user) else "not there")]
     for file, kind, state in rows:
-        out(dump({"path": file, "kind": kind, "state": state}) if as_json else f"{file}  {kind}  {state}")
+        out(json_line({"path": file, "kind": kind, "state": state}) if as_json else f"{file}  {kind}  {state}")
 
 
 def _show(door: Door, *, show_origin: bool, everything: bool, as_json: bool) -> int:
@@ -120,7 +121,7 @@ def _show(door: Door, *, show_origin: bool, everything: bool, as_json: bool) -> 
 
     settings = load(door, strict=False)
     if as_json:
-        out(dump(_as_json(door, settings)))
+        out(json_line(_as_json(door, settings)))
         return exits.USAGE if settings.problems else exits.OK
     for line in _lines(door, settings, show_origin=show_origin, everything=everything or show_origin):
         out(line)
@@ -318,7 +319,7 @@ def _check_model(door: Door, name: str) -> None:
     models = load(door, strict=False).value.models
     try:
         provider.checked(resolved(name, models), model_environment(models, door.environ))
-    except exits.NoProvider as error:
+    except errors.NoProvider as error:
         note(f"retinue: {error}")
 
 

@@ -6,12 +6,13 @@ import click
 import msgspec
 
 from retinue.cli.context import Door, common, note, out, pass_door
-from retinue.cli.foreground_run import dump, line_to
+from retinue.cli.foreground_run import line_to
 from retinue.core.values import Delivery
 from retinue.errors import NotFound
 from retinue.formats.safe_text import one_line
 from retinue.host import requests as wire
 from retinue.host.record import Book
+from retinue.view.format import json_line
 
 
 @click.group("deliveries", invoke_without_command=True)
@@ -32,7 +33,7 @@ def list_(door: Door, state: str, as_json: bool) -> None:
     found = _all(door, [s.strip() for s in state.split(",") if s.strip()])
     for d in found:
         if as_json:
-            out(dump(msgspec.to_builtins(d)))
+            out(json_line(msgspec.to_builtins(d)))
         else:
             tries = f"{d.attempts} tries" if d.attempts != 1 else "1 try"
             where = d.origin.channel or "-"

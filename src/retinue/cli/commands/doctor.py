@@ -9,7 +9,7 @@ import click
 from retinue.cli import exit_codes as exits
 from retinue.cli.context import Door, common, note, option, out, pass_door
 from retinue.errors import ConfigError
-from retinue.host.project_config import dump
+from retinue.view.format import json_line
 
 
 @click.command("doctor")
@@ -44,7 +44,7 @@ def command(door: Door, as_json: bool, offline: bool, fix: bool, recover: str, c
             out(line(finding, color=is_colored, plain=is_plain), styled=is_colored)
     if as_json:
         rows = [{"name": f.name, "state": f.state, "text": f.text, "fix": f.fix} for f in findings]
-        out(dump({"ok": worst == exits.OK, "checks": rows}))
+        out(json_line({"ok": worst == exits.OK, "checks": rows}))
         return worst
     count = {state: sum(f.state == state for f in findings) for state in ("ok", "degraded", "broken")}
     out(", ".join(f"{n} {state}" for state, n in count.items() if n or state == "broken"))

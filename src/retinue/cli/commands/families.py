@@ -5,8 +5,8 @@ from __future__ import annotations
 import click
 
 from retinue.cli.context import out
-from retinue.cli.foreground_run import dump
 from retinue.formats.safe_text import one_line
+from retinue.view.format import json_line
 
 
 @click.command("families")
@@ -22,7 +22,7 @@ def command(name: str, as_json: bool) -> None:
         found = family(name)
         settings = msgspec.to_builtins(found.settings)
         if as_json:
-            out(dump({"family": found.name, "tools": found.tool_names, "settings": settings}))
+            out(json_line({"family": found.name, "tools": found.tool_names, "settings": settings}))
             return
         out(f"{name}: {', '.join(found.tool_names)}\n")
         for tool in found.tools():
@@ -35,6 +35,6 @@ def command(name: str, as_json: bool) -> None:
         profiles = [p for p, (of, _) in PROFILES.items() if of == kind]
         tools = family(kind).tool_names
         if as_json:
-            out(dump({"family": kind, "profiles": profiles, "tools": tools}))
+            out(json_line({"family": kind, "profiles": profiles, "tools": tools}))
         else:
             out(f"{kind:<9}  {', '.join(profiles):<20}  {', '.join(tools)}")

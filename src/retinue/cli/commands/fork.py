@@ -44,8 +44,8 @@ def command(
     with line_to(door) as client:
         terms = wire.Terms(label=name, questions="ask" if wish.can_answer else "")
         id = client.ask(wire.Fork(run=line.id, task=text, at=at, terms=terms))["run"]
-        door.say(f"run {words.short(id)} forks from {line.short}")
+        door.say(f"run {words.short_id(id)} forks from {line.short}")
         if bg:
-            out(words.short(id))
+            out(words.short_id(id))
             return exits.OK
         return carry_out(door, client, id, wish)

@@ -94,5 +94,5 @@ def tell(n: int, message: Message, tools: bool) -> Iterator[str]:
         text = several_lines(message.text) if tools else one_line(message.text, 100)
         yield f"{n:>4} {one_line(message.name) or 'tool'} {state}: {text}"
     else:
-        who = words.short(message.sender) if message.sender else "user" if message.kind == "task" else message.kind
+        who = words.short_id(message.sender) if message.sender else "user" if message.kind == "task" else message.kind
         yield f"{n:>4} {who}: {several_lines(message.text)}"

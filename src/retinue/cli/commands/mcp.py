@@ -8,7 +8,7 @@ import click
 
 from retinue.cli import exit_codes as exits
 from retinue.cli.context import Door, common, out, pass_door
-from retinue.cli.foreground_run import dump, line_to
+from retinue.cli.foreground_run import line_to
 from retinue.errors import NotFound
 from retinue.formats.safe_text import one_line, several_lines
 from retinue.host import project_config as settings
@@ -16,6 +16,7 @@ from retinue.host import requests as wire
 from retinue.host.mcp_sources import find_servers
 from retinue.host.plan import Plan
 from retinue.host.project_trust import is_trusted
+from retinue.view.format import json_line
 
 
 @click.group("mcp")
@@ -42,7 +43,7 @@ def list_(door: Door, as_json: bool, mcp_config: tuple[str, ...], strict_mcp_con
     servers = _ask(door, mcp_config, strict_mcp_config)
     for server in servers:
         if as_json:
-            out(dump(server))
+            out(json_line(server))
             continue
         name, n_tools = server["name"] or server["source"], len(server["tools"])
         out(f"{name}  {server['status']}  {n_tools} tools  {server['source'] or 'given'}")

@@ -7,8 +7,8 @@ from typing import Any
 import click
 
 from retinue.cli.context import Door, note, out, pass_door
-from retinue.cli.foreground_run import dump
 from retinue.host import model_choice as provider
+from retinue.view.format import json_line
 
 
 @click.group("models", invoke_without_command=True)
@@ -30,7 +30,9 @@ def list_(door: Door, as_json: bool = False) -> None:
         state = f"{is_set} is set" if is_set else f"needs {' or '.join(p.keys)}" if p.keys else "needs no key"
         default = provider.DEFAULTS.get(p.name, "")
         if as_json:
-            out(dump({"provider": p.name, "ready": bool(is_set) or not p.keys, "keys": p.keys, "default": default}))
+            out(
+                json_line({"provider": p.name, "ready": bool(is_set) or not p.keys, "keys": p.keys, "default": default})
+            )
         else:
             out(f"{p.name:<12}  {state:<46}  {f'{p.name}:{default}' if default else ''}".rstrip())
     if not as_json:

@@ -46,7 +46,7 @@ def command(
             first = time.time() * 1000 - since * 1000
             lines = [line for line in lines if line.created_at >= first]
         if states:
-            lines = [line for line in lines if words.wanted(line.state, states)]
+            lines = [line for line in lines if words.is_wanted(line.state, states)]
         text = _as_json(lines) if as_json else _table(lines, tree) + _waits(lines, waiting)
         if text != seen:
             _print(text, clear=watch and not as_json and sys.stdout.isatty())
@@ -106,7 +106,7 @@ def _waits(lines: Sequence[Line], waiting: Mapping[str, Line]) -> str:
     roots = dict.fromkeys(line.root for line in lines if line.root in waiting)
     told = []
     for root, line in ((r, waiting[r]) for r in roots):
-        about, verb = words.short(line.limit_of or root), "asks" if line.limit_of else "waits"
+        about, verb = words.short_id(line.limit_of or root), "asks" if line.limit_of else "waits"
         told.append(f"{about} {verb}: {parked.advice(line.waits_kind, line.waits_for, line.model, about, line.more)}")
     return "\n" + "\n".join(one_line(text, 400) for text in told) if told else ""
 
@@ -123,11 +123,11 @@ def _table(lines: Sequence[Line], tree: bool) -> str:
             (
                 line.short,
                 (lead + one_line(line.label, 24))[:24],
-                f"{words.glyph(line.state)} {words.shown(line.state)}",
+                f"{words.glyph(line.state)} {words.state_text(line.state)}",
                 one_line(f"{line.group}: {line.task}" if line.group else line.task, 40),
                 one_line(line.model, 28),
                 words.span(lasted),
-                *line.amounts,
+                *words.amounts(line),
             )
         )
     widths = [max(len(row[i]) for row in rows) for i in range(len(HEADINGS))]

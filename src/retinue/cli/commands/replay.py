@@ -8,7 +8,6 @@ import click
 
 from retinue.cli.commands.logs import tell
 from retinue.cli.context import Door, common, out, pass_door
-from retinue.cli.foreground_run import dump
 from retinue.cli.run_argument import run_argument
 from retinue.formats.safe_text import one_line
 from retinue.host import requests as wire
@@ -16,6 +15,7 @@ from retinue.host.listing import Shelf
 from retinue.host.record import Book
 from retinue.store.base import Row
 from retinue.view import format as words
+from retinue.view.format import json_line
 from retinue.view.stream_json import Head, Teller
 from retinue.view.totals import ending, word
 
@@ -43,20 +43,20 @@ def command(door: Door, run: str, speed: float, output_format: str) -> None:
             told = list(teller.tell(item))
             if output_format == "stream-json":
                 for line in told:
-                    out(dump(line))
+                    out(json_line(line))
             elif isinstance(item, wire.Heard):
                 for text in tell(item.n + 1, item.message, False):
                     out(text)
             elif isinstance(item, wire.Stood):
                 out(describe(item.row))
         if output_format == "stream-json":
-            out(dump(teller.result(final)))
+            out(json_line(teller.result(final)))
 
 
 def describe(row: Row) -> str:
     """One line about how a run stands."""
     order, state, end = row.spec.order, word(row), ending(row)
-    label = words.agent(order.label or order.agent)
+    label = words.agent_label(order.label or order.agent)
     about = one_line((end.error or end.text) if end is not None else order.task, 80)
     indent = "  " * row.spec.depth
-    return f"{indent}{words.glyph(state)} {label} {words.short(row.spec.id)} {words.shown(state)}: {about}"
+    return f"{indent}{words.glyph(state)} {label} {words.short_id(row.spec.id)} {words.state_text(state)}: {about}"

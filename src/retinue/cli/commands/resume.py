@@ -50,9 +50,9 @@ def command(
             client.ask(wire.Send(run=line.id, text=text))
         terms = wire.Terms(questions="ask" if wish.can_answer else "")
         id = client.ask(wire.Resume(run=line.id, task=text, terms=terms))["run"]
-        door.say(f"run {words.short(id)} goes on" + (f" from {line.short}" if id != line.id else " where it was"))
+        door.say(f"run {words.short_id(id)} goes on" + (f" from {line.short}" if id != line.id else " where it was"))
         if bg:
-            out(words.short(id))
+            out(words.short_id(id))
             return exits.OK
         return carry_out(door, client, id, wish)
 
@@ -65,10 +65,10 @@ def _retry(door: Door, client: Client, line: Line, text: str) -> str:
         ]
     if not failed:
         raise Refused("failed", f"no sub-agent of {line.short} failed; leave out --from-failed")
-    labels = {r.spec.id: words.agent(r.spec.order.label or r.spec.order.agent) for r in failed}
+    labels = {r.spec.id: words.agent_label(r.spec.order.label or r.spec.order.agent) for r in failed}
     again = {id: client.ask(wire.Resume(run=id, task="Your last attempt failed. Try again."))["run"] for id in labels}
     for id, label in labels.items():
-        door.say(f"retrying {label} as {words.short(again[id])}")
+        door.say(f"retrying {label} as {words.short_id(again[id])}")
     client.ask(wire.Wait(runs=tuple(again.values())))
     reports = []
     with Book(door.places) as book:

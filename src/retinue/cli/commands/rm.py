@@ -35,7 +35,7 @@ def command(door: Door, runs: tuple[str, ...], ended: bool, older_than: float | 
         if line.ended_at is None:
             raise Refused("open", f"run {line.short} is still open; cancel it first: retinue cancel {line.short}")
         if line.parent:
-            raise Refused("root", f"{line.short} is part of run {words.short(line.root)}; delete that one instead")
+            raise Refused("root", f"{line.short} is part of run {words.short_id(line.root)}; delete that one instead")
     if not lines:
         door.say("nothing to delete")
         return exits.OK

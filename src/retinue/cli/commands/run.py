@@ -11,13 +11,14 @@ from retinue.cli import answer_file
 from retinue.cli import exit_codes as exits
 from retinue.cli import run_arguments as asking
 from retinue.cli.context import Door, Duration, common, option, out, pass_door
-from retinue.cli.foreground_run import SEVERITIES, Wish, carry_out, dump, head_of, line_to, start
+from retinue.cli.foreground_run import SEVERITIES, Wish, carry_out, head_of, line_to, start
 from retinue.config.schema import Configuration
 from retinue.errors import ConfigError
 from retinue.host import requests as wire
 from retinue.host.planner import Planned, make_plan
 from retinue.host.run_defaults import configured
 from retinue.view import format as words
+from retinue.view.format import json_line
 
 
 def _prompting(command: Any) -> Any:
@@ -209,13 +210,13 @@ def _again(door: Door, told: dict[str, Any], wish: Wish) -> int:
     with line_to(door, wish) as client:
         run = client.ask(want)["run"]
         how = "forked from" if told["fork_session"] else "goes on from"
-        door.say(f"retinue {client.welcome.retinue} · {line.model} · run {words.short(run)} {how} {line.short}")
+        door.say(f"retinue {client.welcome.retinue} · {line.model} · run {words.short_id(run)} {how} {line.short}")
         return _background(door, run, told) if told["bg"] else carry_out(door, client, run, wish)
 
 
 def _background(door: Door, run: str, told: dict[str, Any]) -> int:
-    id = words.short(run)
-    out(dump({"run": run, "short": id}) if told["as_json"] or told["output_format"] != "text" else id)
+    id = words.short_id(run)
+    out(json_line({"run": run, "short": id}) if told["as_json"] or told["output_format"] != "text" else id)
     door.say(f"in the background: retinue attach {id}, logs {id}, send {id}, cancel {id}")
     return exits.OK
 

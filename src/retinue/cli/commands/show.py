@@ -8,7 +8,6 @@ from collections.abc import Callable
 import click
 
 from retinue.cli.context import Door, common, out, pass_door
-from retinue.cli.foreground_run import dump
 from retinue.cli.run_argument import run_argument
 from retinue.core.state import Asking, Waiting, Working
 from retinue.core.values import Usage
@@ -20,6 +19,7 @@ from retinue.store.base import Row
 from retinue.view import format as words
 from retinue.view import parked_runs as parked
 from retinue.view import totals as facts
+from retinue.view.format import json_line
 from retinue.view.stream_json import Head, Teller
 
 
@@ -39,7 +39,7 @@ def command(door: Door, run: str, as_json: bool) -> None:
             for item in book.history(final):
                 for _ in teller.tell(item):
                     pass
-            out(dump({**teller.result(final), "agents": [_agent(row, final) for row in final.rows]}))
+            out(json_line({**teller.result(final), "agents": [_agent(row, final) for row in final.rows]}))
             return
     out("\n".join([*_header(final, line.state), "", *_tree(final, line.state == "paused"), *_result(final)]))
 
@@ -49,8 +49,8 @@ def _agent(row: Row, final: Final) -> dict[str, object]:
     return {
         "id": row.spec.id,
         "parent": row.spec.parent,
-        "label": words.agent(row.spec.order.label or row.spec.order.agent),
-        "agent": words.agent(row.spec.order.agent),
+        "label": words.agent_label(row.spec.order.label or row.spec.order.agent),
+        "agent": words.agent_label(row.spec.order.agent),
         "state": facts.word(row),
         "stop": end.stop if end is not None else "",
         "missing": facts.missing(row),
@@ -63,7 +63,7 @@ def _agent(row: Row, final: Final) -> dict[str, object]:
         "cost_usd": row.run.usage.usd,
         "cost_is_known": row.run.usage.cost_is_known and (final.priced or row.run.usage.nanos > 0),
         "price_tag": facts.tag_json(row.spec),
-        "cache": facts.cache_json(row.run.cache),
+        "cache": facts.cache_use(row.run.cache),
         "files_loaded": facts.plain(row.spec.order.loaded),
     }
 
@@ -73,22 +73,22 @@ def _header(final: Final, state: str) -> list[str]:
     order, (tokens, usd) = top.spec.order, facts.spent(final).words
     end = facts.ending(top)
     lines = [
-        f"run      {top.spec.id} ({words.short(top.spec.id)})",
+        f"run      {top.spec.id} ({words.short_id(top.spec.id)})",
         f"task     {one_line(order.task, 200)}",
-        f"state    {words.glyph(state)} {words.shown(state)}" + (f" ({end.stop})" if end is not None else ""),
-        f"agent    {one_line(words.agent(order.agent))}, {one_line(top.run.model_used or top.spec.model)}",
+        f"state    {words.glyph(state)} {words.state_text(state)}" + (f" ({end.stop})" if end is not None else ""),
+        f"agent    {one_line(words.agent_label(order.agent))}, {one_line(top.run.model_used or top.spec.model)}",
         f"where    {one_line(order.cwd) or '-'}",
         f"started  {_clock(top.spec.created_at)}, {words.span(facts.elapsed(top, int(time.time() * 1000)))}",
         f"spent    {tokens}, {usd}, {top.run.turn} turns of its own",
     ]
     if lacking := facts.missing(top):
         lines.append(f"missing  {one_line(lacking)}")
-    if cached := words.cache(facts.cache_json(facts.tree_cache(final))):
+    if cached := words.cache(facts.cache_use(facts.tree_cache(final))):
         lines.append(f"cache    {cached}")
     for row in final.rows:
         if why := facts.waits_for(row):
             about = facts.limit_of(row)
-            kind, more, who = facts.waits_kind(row), facts.more_of(row), words.short(about or top.spec.id)
+            kind, more, who = facts.waits_kind(row), facts.more_of(row), words.short_id(about or top.spec.id)
             told = parked.advice(kind, why, row.spec.model, who, more)
             lines.append(f"{'asks ' if about else 'waits'}    {one_line(told, 400)}")
             break
@@ -96,7 +96,7 @@ def _header(final: Final, state: str) -> list[str]:
         lines.append(limits)
     lines += _loaded(final)
     if top.spec.resumes:
-        lines.append(f"goes on  from {words.short(top.spec.resumes)}")
+        lines.append(f"goes on  from {words.short_id(top.spec.resumes)}")
     return lines
 
 
@@ -140,9 +140,9 @@ def _tree(final: Final, is_paused: bool) -> list[str]:
     while todo:
         row, lead, branch = todo.pop()
         state = "paused" if is_paused and facts.ending(row) is None else facts.word(row)
-        label = one_line(words.agent(row.spec.order.label or row.spec.order.agent), 24)
+        label = one_line(words.agent_label(row.spec.order.label or row.spec.order.agent), 24)
         out_lines.append(
-            f"{lead}{branch}{words.glyph(state)} {label} {words.short(row.spec.id)}  {words.shown(state)}  "
+            f"{lead}{branch}{words.glyph(state)} {label} {words.short_id(row.spec.id)}  {words.state_text(state)}  "
             f"{words.span(facts.elapsed(row, int(time.time() * 1000)))}  "
             f"self {_tokens(row.run.usage)}  tree {_tokens(totals[row.spec.id])}  turn {row.run.turn}"
             + _cached(row)

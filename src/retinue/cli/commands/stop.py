@@ -9,6 +9,7 @@ import time
 
 import click
 
+from retinue import errors
 from retinue.cli import exit_codes as exits
 from retinue.cli.context import Door, common, note, pass_door
 from retinue.host import project_paths as places
@@ -40,7 +41,7 @@ def command(door: Door, everything: bool) -> int:
                 status = client.ask(wire.Status())
                 client.ask(wire.Stop())
             pid, n_open = status["pid"], status["open"]
-        except exits.HostSilent as error:
+        except errors.HostSilent as error:
             _kill(error.pid)
             note(f"retinue: host {error.pid} did not answer and was killed; what is on record is kept")
             pid, n_open = error.pid, 0

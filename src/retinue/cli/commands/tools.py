@@ -6,10 +6,10 @@ import click
 import msgspec
 
 from retinue.cli.context import Door, common, out, pass_door
-from retinue.cli.foreground_run import dump
 from retinue.errors import NotFound, Refused
 from retinue.formats.safe_text import one_line
 from retinue.view import format as words
+from retinue.view.format import json_line
 
 
 @click.command("tools")
@@ -47,7 +47,9 @@ def _explained(door: Door, tool: str, run: str, args: str) -> str:
     with Shelf(door.places) as shelf:
         line = shelf.resolve(run)
     if line.state in words.ENDS:
-        raise Refused("ended", f"run {line.short} has ended ({words.shown(line.state)}): it calls nothing any more")
+        raise Refused(
+            "ended", f"run {line.short} has ended ({words.state_text(line.state)}): it calls nothing any more"
+        )
     (name, *_) = asking.tool_names(tool)
     with line_to(door) as client:
         return str(client.ask(wire.Explain(run=line.id, tool=name, args=args))["text"])
@@ -67,7 +69,7 @@ def _list(name: str, as_json: bool) -> None:
     for tool in found:
         risk = getattr(tool, "risk", "execute")
         if as_json:
-            out(dump({**msgspec.to_builtins(tool.schema), "risk": risk, "restart": tool.restart}))
+            out(json_line({**msgspec.to_builtins(tool.schema), "risk": risk, "restart": tool.restart}))
         elif name:
             out(f"{tool.schema.name}  ({risk}, {tool.restart})\n\n{tool.schema.description}\n")
             out(msgspec.json.format(msgspec.json.encode(tool.schema.parameters), indent=2).decode())

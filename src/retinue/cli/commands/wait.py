@@ -8,11 +8,12 @@ import click
 
 from retinue.cli import exit_codes as exits
 from retinue.cli.context import Door, Duration, common, note, out, pass_door
-from retinue.cli.foreground_run import dump, line_to
+from retinue.cli.foreground_run import line_to
 from retinue.cli.run_argument import run_argument
 from retinue.host import requests as wire
 from retinue.host.listing import Shelf
 from retinue.view import format as words
+from retinue.view.format import json_line
 
 
 @click.command("wait")
@@ -33,10 +34,10 @@ def command(door: Door, runs: tuple[str, ...], timeout: float | None, first: boo
             want = wire.Wait(runs=tuple(states), timeout_seconds=timeout, first=first)
             states = client.ask(want)["states"]
     if as_json:
-        out(dump(states))
+        out(json_line(states))
     else:
         for line in lines:
-            note(f"{line.label} {line.short}: {words.shown(states[line.id] or 'still open')}")
+            note(f"{line.label} {line.short}: {words.state_text(states[line.id] or 'still open')}")
     ended = [s for s in states.values() if s]
     if len(ended) < len(lines) and not (first and ended) and _asks(door, states):
         return exits.NEEDS_INPUT

@@ -10,8 +10,7 @@ from urllib.parse import urlsplit
 
 from retinue.cli.context import Door
 from retinue.cli.doctor.finding import Came, Finding, in_parallel
-from retinue.cli.exit_codes import NoProvider
-from retinue.errors import ConfigError
+from retinue.errors import ConfigError, NoProvider
 
 SECONDS = 2.0
 

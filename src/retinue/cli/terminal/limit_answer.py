@@ -32,7 +32,7 @@ def suggested(q: dict[str, Any]) -> str:
 
 def command(q: dict[str, Any]) -> str:
     """What adds another amount than the suggested one."""
-    return parked.raise_it(words.short(q["run"]), q["limit"], _exact(q["limit"], q["suggested"][q["limit"]]))
+    return parked.raise_it(words.short_id(q["run"]), q["limit"], _exact(q["limit"], q["suggested"][q["limit"]]))
 
 
 def choices(q: dict[str, Any]) -> tuple[Choice, ...]:

@@ -263,7 +263,7 @@ class Live:
     def _question(self, q: dict[str, Any]) -> Decision:
         run, id, who = q["run"], q["id"], one_line(q["label"], 40)
         if q["kind"] == "budget":
-            title = f"{who} {words.short(run)} is at its limit:"
+            title = f"{who} {words.short_id(run)} is at its limit:"
             return Decision(title, q["text"], raising.choices(q), partial(self._raise, q))
         if q["kind"] != "permission":
             go = partial(self._watching.answer, run, question=id)
@@ -276,7 +276,7 @@ class Live:
             else:
                 self._watching.answer(run, question=id, allow=key in ("y", "A"), always=key == "A")
 
-        title = f"{who} {words.short(run)} wants to make this call{words.asked_price(q)}:"
+        title = f"{who} {words.short_id(run)} wants to make this call{words.asked_price(q)}:"
         return Decision(title, q["shown"], PERMISSION, decided)
 
     def _raise(self, q: dict[str, Any], key: str) -> None:

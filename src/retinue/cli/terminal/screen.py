@@ -15,7 +15,7 @@ from rich.text import Text
 from retinue.view import format as words
 from retinue.view.rows import OVER, View
 from retinue.view.run_row import Row
-from retinue.view.states import shown
+from retinue.view.states import state_text
 
 MOST_LINES = 12
 SILENT_MS = 60_000
@@ -181,7 +181,7 @@ class Screen:
         if id in focus.cancelled and not row.is_over:
             from msgspec.structs import replace
 
-            return replace(row, state="cancelling", word=shown("cancelling"), glyph=words.glyph("cancelling"))
+            return replace(row, state="cancelling", word=state_text("cancelling"), glyph=words.glyph("cancelling"))
         return row
 
     def _tree(self, focus: Focus, now: int, width: int, room: int) -> list[Text]:
@@ -306,7 +306,7 @@ def turns(row: Row) -> str:
 
 def done(state: str) -> str:
     """The state of a row, in the word for it."""
-    return "done" if state == "completed" else shown(state)
+    return "done" if state == "completed" else state_text(state)
 
 
 def branches(rows: Sequence[Row], base: int) -> list[str]:

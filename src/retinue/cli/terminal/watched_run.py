@@ -169,11 +169,11 @@ class Watching:
         self._is_news, rows = False, self._rows.values()
         if (row := parked.refused(rows)) is not None:
             kind, told = account_refusal(row.run), waits_for(row)
-            raise Left(exits.NO_PROVIDER, parked.advice(kind, told, row.spec.model, words.short(self.run)))
+            raise Left(exits.NO_PROVIDER, parked.advice(kind, told, row.spec.model, words.short_id(self.run)))
         if self.waits or self._begun - self._rows.keys():
             return
         if (row := parked.at_limit(rows)) is not None:
-            about = words.short(limit_of(row))
+            about = words.short_id(limit_of(row))
             told = parked.advice(waits_kind(row), waits_for(row), row.spec.model, about, more_of(row))
             raise Left(exits.NEEDS_INPUT, f"it asks: {told}")
 

@@ -14,11 +14,10 @@ from msgspec.structs import replace
 
 from retinue.cli import exit_codes as exits
 from retinue.cli.context import Door, note, out
-from retinue.cli.exit_codes import HostGone
 from retinue.cli.foreground_run import Wish, start
 from retinue.cli.terminal.prompt import Prompt
 from retinue.cli.terminal.watched_run import Left, Signals, Watching
-from retinue.errors import RetinueError
+from retinue.errors import HostGone, RetinueError
 from retinue.formats.safe_text import one_line
 from retinue.host import requests as wire
 from retinue.host.client import Client, reach
@@ -143,7 +142,7 @@ class Chat:
                 if left.code != exits.OK:
                     raise
                 self._after = watching.after
-                note(f"run {words.short(self.run)} goes on in the background; the next message is for it")
+                note(f"run {words.short_id(self.run)} goes on in the background; the next message is for it")
                 return
         self._is_open = False
         self._tell(final, watching.code)
@@ -199,9 +198,8 @@ class Chat:
             out(text)
         state, stop = (end.state, end.stop) if end is not None else (facts.word(final.rows[0]), "")
         if end is not None and state != "completed":
-            note(
-                f"retinue: {words.shown(state)}: {one_line(end.error or end.stop)}. The conversation goes on from here."
-            )
+            why = one_line(end.error or end.stop)
+            note(f"retinue: {words.state_text(state)}: {why}. The conversation goes on from here.")
         if lacking := facts.missing(final.rows[0]):
             note(f"retinue: {one_line(lacking)}")
         # A person who cancels a turn does not want the chat to have failed.
@@ -226,10 +224,10 @@ class Chat:
         for row in sorted(rows, key=lambda row: row.spec.id):
             end, state = facts.ending(row), facts.word(row)
             if end is not None:
-                label = one_line(words.agent(row.spec.order.label or row.spec.order.agent), 60)
+                label = one_line(words.agent_label(row.spec.order.label or row.spec.order.agent), 60)
                 said = one_line(ending(end, row.run.started_at), 160)
-                word = "done" if state == "completed" else words.shown(state)
-                lines.append(f"{words.glyph(state)} {label} {words.short(row.spec.id)} {word}: {said}")
+                word = "done" if state == "completed" else words.state_text(state)
+                lines.append(f"{words.glyph(state)} {label} {words.short_id(row.spec.id)} {word}: {said}")
         return lines
 
     # commands
@@ -251,7 +249,11 @@ class Chat:
             self._show(rest)
         elif name == "/cancel":
             states = self.client.ask(wire.Cancel(runs=(self._id(rest),), reason="/cancel"))["states"]
-            say("\n".join(f"{words.short(id)} {words.shown(words.state(state))}" for id, state in states.items()))
+            say(
+                "\n".join(
+                    f"{words.short_id(id)} {words.state_text(words.shown_state(state))}" for id, state in states.items()
+                )
+            )
         else:
             to, _, text = rest.partition(" ")
             if not to or not text.strip():
@@ -284,7 +286,7 @@ class Chat:
             task = one_line(run.task, 60)
             say(
                 f"{'  ' * run.depth}{words.glyph(run.state)} {one_line(run.label, 40)} {run.short} "
-                f"{words.shown(run.state)}  {'  '.join(run.amounts)}  {task}"
+                f"{words.state_text(run.state)}  {'  '.join(words.amounts(run))}  {task}"
             )
 
     def _show(self, rest: str) -> None:
@@ -307,12 +309,12 @@ class Chat:
                 lines = [*(shelf.below(self._root(shelf)) if self.run else ()), *shelf.roots(limit=50)]
                 for run in lines:
                     if run.short.startswith(rest):
-                        yield run.short, f"{words.shown(run.state)}: {one_line(run.label + ' ' + run.task, 60)}"
+                        yield run.short, f"{words.state_text(run.state)}: {one_line(run.label + ' ' + run.task, 60)}"
 
     @property
     def status(self) -> str:
         """The line below the prompt."""
-        run = f"run {words.short(self.run)} · " if self.run else ""
+        run = f"run {words.short_id(self.run)} · " if self.run else ""
         n = len(self._background)
         return f" {run}{', '.join(self.spent.words)}" + (f" · {n} in the background" if n else "")
 

@@ -15,8 +15,7 @@ from typing import Any
 
 import msgspec
 
-from retinue.cli.exit_codes import HostGone
-from retinue.errors import RetinueError
+from retinue.errors import HostGone, RetinueError
 from retinue.host import requests as wire
 from retinue.host.client import Client, connect, reach
 from retinue.host.listing import Line, Shelf

@@ -45,7 +45,7 @@ def matches(row: Row, wanted: str) -> bool:
             if part not in f"{row.label} {row.short} {row.word} {row.now} {row.task} {row.model}".lower():
                 return False
         elif key == "state":
-            if not words.wanted(row.state, value.split(",")) and value not in row.word:
+            if not words.is_wanted(row.state, value.split(",")) and value not in row.word:
                 return False
         elif key in ("agent", "model", "task"):
             if value not in {"agent": row.label, "model": row.model, "task": row.task}[key].lower():
@@ -399,7 +399,7 @@ class Top(App[None]):
     def _question(self, q: dict[str, Any]) -> Decision:
         run, question, who = q["run"], q["id"], one_line(q["label"], 40)
         if q["kind"] == "budget":
-            title = f"{who} {words.short(run)} is at its limit:"
+            title = f"{who} {words.short_id(run)} is at its limit:"
             return Decision(title, q["text"], raising.choices(q), lambda key: self._raise(q, key))
         if q["kind"] != "permission":
             return Decision(
@@ -420,7 +420,7 @@ class Top(App[None]):
             if text is not None:
                 self.board.ask(wire.Answer(run=run, question=question, allow=False, text=text))
 
-        title = f"{who} {words.short(run)} wants to make this call{words.asked_price(q)}:"
+        title = f"{who} {words.short_id(run)} wants to make this call{words.asked_price(q)}:"
         return Decision(title, q["shown"], PERMISSION, decided)
 
     def _raise(self, q: dict[str, Any], key: str) -> None:

@@ -1,0 +1,50 @@
+"""The names of states: what the machine calls them, and what people are told. Nothing is imported here, because
+listings have to be quick.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+SHOWN = {
+    "queued": "queued",
+    "thinking": "running",
+    "short": "waiting",
+    "working": "running",
+    "waiting": "waiting",
+    "asking": "needs_input",
+    "stopping": "cancelling",
+}
+"""States of the machine, as people are told of them; the others keep their names."""
+ENDS = ("completed", "incomplete", "failed", "timed_out", "cancelled", "interrupted")
+FAILURES = ("failed", "timed_out", "interrupted", "incomplete")
+_STAMP = re.compile(r"-[0-9a-f]{8}(?=\.|$)")
+
+
+def shown_state(name: str) -> str:
+    """The state that people are told of, for one of the machine's."""
+    return SHOWN.get(name, name)
+
+
+def state_text(state: str) -> str:
+    """A shown state in words."""
+    return "needs you" if state == "needs_input" else state.replace("_", " ")
+
+
+def is_wanted(state: str, names: Iterable[str]) -> bool:
+    """Whether a state is among those asked for; `failed` means every way to fail, `open` everything that goes on."""
+    for name in names:
+        if name == state or (name == "failed" and state in FAILURES) or (name == "open" and state not in ENDS):
+            return True
+    return False
+
+
+def short_id(id: str) -> str:
+    """Ids start with their time, so runs of one minute look alike: people are shown a piece of the other end."""
+    return id[24:30] if len(id) == 36 else id
+
+
+def agent_label(name: str) -> str:
+    """An agent's name without the stamp that tells apart two definitions of one name."""
+    return _STAMP.sub("", name)
