@@ -11,7 +11,6 @@ import pytest
 
 from retinue import errors
 from retinue.cli import exit_codes as exits
-from retinue.cli import run_arguments as asking
 from retinue.cli.foreground_run import found_severity
 from retinue.host import model_choice as provider
 from retinue.host import project_paths as places
@@ -20,21 +19,8 @@ from retinue.host.builder import Plans
 from retinue.host.host import Desk
 from retinue.host.keys import Lender
 from retinue.host.plan import Plan
+from retinue.host.run_setup import permission_mode, permission_rules
 from retinue.view import format as words
-
-
-@pytest.mark.parametrize(
-    ("text", "seconds"),
-    [("90", 90), ("1.5s", 1.5), ("300ms", 0.3), ("10m", 600), ("1h30m", 5_400), ("2d", 172_800), ("1m30", 90)],
-)
-def test_a_length_of_time_is_read_as_people_write_it(text: str, seconds: float) -> None:
-    assert words.seconds(text) == seconds
-
-
-@pytest.mark.parametrize("text", ["", "soon", "-1", "1x", "m", "s"])
-def test_what_is_no_length_of_time_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="length of time"):
-        words.seconds(text)
 
 
 def test_numbers_and_times_are_short() -> None:
@@ -111,13 +97,13 @@ def test_every_exit_code_is_explained() -> None:
 
 
 def test_rules_of_other_programs_become_ours() -> None:
-    assert asking.rules("allow", ["Read,Bash(git log:*)", "Edit(src/**) WebFetch(domain:x.org)"]) == (
+    assert permission_rules("allow", ["Read,Bash(git log:*)", "Edit(src/**) WebFetch(domain:x.org)"]) == (
         "allow: read",
         "allow: shell(git log*)",
         "allow: edit(src/**)",
         "allow: fetch(domain:x.org)",
     )
-    assert asking.rules("deny", ["mcp__Server__tool"]) == ("deny: mcp__Server__tool",)
+    assert permission_rules("deny", ["mcp__Server__tool"]) == ("deny: mcp__Server__tool",)
 
 
 @pytest.mark.parametrize(
@@ -134,7 +120,7 @@ def test_rules_of_other_programs_become_ours() -> None:
     ],
 )
 def test_permission_modes_have_the_names_that_people_know(name: str, mode: str) -> None:
-    assert asking.mode(name) == mode
+    assert permission_mode(name) == mode
 
 
 KEYS = {"ANTHROPIC_API_KEY": "k", "RETINUE_PROBE": "0"}

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
-import re
 from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any
@@ -13,6 +13,7 @@ from retinue.agent_files.frontmatter import Document, Hint, kind_of
 from retinue.agent_files.tool_aliases import split_names
 from retinue.core.ids import clean
 from retinue.core.values import Budget
+from retinue.formats.durations import seconds
 
 MODES: dict[str, PermissionMode] = {
     "manual": "manual",
@@ -31,11 +32,9 @@ MODES: dict[str, PermissionMode] = {
 """Permission modes as the programs call them, in lower case."""
 
 EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
-UNITS = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 BUDGET = {"max_tokens": "tokens", "max_usd": "usd", "max_turns": "turns", "timeout": "seconds", "max_calls": "calls"}
 ON_LIMIT = ("land", "ask", "stop")
 
-_DURATION = re.compile(r"\s*(\d{1,9}(?:\.\d{1,6})?)\s*([a-z]*)\s*")
 _YES = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 
 
@@ -114,9 +113,9 @@ class Fields:
         if value is None:
             return None
         number = _number(value)
-        found = _DURATION.fullmatch(value.lower()) if isinstance(value, str) and number is None else None
-        if found and found[2] in UNITS:
-            number = float(found[1]) * UNITS[found[2]]
+        if isinstance(value, str) and number is None:
+            with contextlib.suppress(ValueError):
+                number = seconds(value)
         if number is not None and number > 0:
             return number
         self.wrong(key, "seconds, or a time like 90s, 10m or 2h", value)

@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from retinue.formats.durations import seconds
 from retinue.formats.safe_text import several_lines
 from retinue.host import project_paths as where
-from retinue.view import format as words
+from retinue.host.project import Project
+
+if TYPE_CHECKING:
+    from retinue.config.layers import Settings
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
 @dataclass
 class Door:
-    """One use of the command line. `store` and `cwd` are what was asked for, "" when nothing was. `standing` is how it
-    stands with the trust in the project, once somebody has asked; `is_configured`: `environ` has what files say."""
+    """One use of the command line. `store` and `cwd` are what was asked for, "" when nothing was."""
 
     environ: Mapping[str, str]
     store: str = ""
@@ -28,16 +32,32 @@ class Door:
     is_quiet: bool = False
     color: str = "auto"
     is_reader: bool = False
-    is_configured: bool = False
-    standing: Any = field(default=None, repr=False)
-    _places: where.Places | None = field(default=None, repr=False)
+    _project: Project | None = field(default=None, repr=False)
+    _is_configured: bool = field(default=False, repr=False)
+
+    @property
+    def project(self) -> Project:
+        if self._project is None:
+            self.store = self.store or _configured_store(self.environ)
+            self._project = Project.of(self.environ, where.find(self.environ, cwd=self.cwd, store=self.store))
+        return self._project
+
+    def enter(self, directory: str) -> None:
+        """Work with the project of this directory."""
+        self.cwd, self._project = directory, None
 
     @property
     def places(self) -> where.Places:
-        if self._places is None:
-            self.store = self.store or _configured_store(self.environ)
-            self._places = where.find(self.environ, cwd=self.cwd, store=self.store)
-        return self._places
+        return self.project.paths
+
+    def configure(self, settings: Settings | None = None) -> Mapping[str, str]:
+        """The environment with what is configured, once; of what is wrong with a file nothing is said here."""
+        if settings is not None or not self._is_configured:
+            from retinue.host.run_defaults import environment
+
+            self.environ, self._is_configured = environment(self.project, settings), True
+            self._project = dataclasses.replace(self.project, environ=self.environ)
+        return self.environ
 
     def prepare(self) -> where.Places:
         places = self.places
@@ -124,7 +144,7 @@ class Duration(click.ParamType[float]):
         if isinstance(value, float):
             return value
         try:
-            return words.seconds(str(value))
+            return seconds(str(value))
         except ValueError as error:
             self.fail(str(error), param, ctx)
 

@@ -15,7 +15,6 @@ from retinue.cli.context import Door, note, out
 from retinue.cli.terminal.watched_run import Left, Notice, Signals, Watching
 from retinue.formats.safe_text import one_line
 from retinue.host import requests as wire
-from retinue.host import run_defaults as configured
 from retinue.host.client import Client, reach
 from retinue.host.keys import carried
 from retinue.host.planner import Planned
@@ -34,6 +33,7 @@ class Wish:
     format: str = "text"
     deltas: bool = False
     is_headless: bool = False
+    is_background: bool = False
     can_answer: bool = False
     waits: bool = False
     is_strict: bool = False
@@ -46,7 +46,7 @@ class Wish:
 @contextlib.contextmanager
 def line_to(door: Door, wish: Wish | None = None) -> Iterator[Client]:
     """A connection to the host of the project, or to one in this process."""
-    env = carried(configured.environ(door))
+    env = carried(door.configure())
     if wish is not None and wish.is_memory:
         from retinue.host.in_process import LocalHost
 

@@ -1,22 +1,59 @@
-"""What a person asks for on the command line, as values: the prompt, the plan and the terms of a run."""
+"""What a person asks for on the command line, as values: the prompt, and everything that is asked of a run."""
 
 from __future__ import annotations
 
 import json
 import os
-import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 import click
 
+from retinue.cli.context import Door
+from retinue.config.schema import Configuration
 from retinue.core.ids import clean
-from retinue.core.values import Budget
 from retinue.errors import ConfigError
-from retinue.host.requests import Terms
+from retinue.host import project_config, run_defaults
+from retinue.host.run_setup import RunSetup, family_names, permission_rules
 
-_RULE = re.compile(r"[^\s,()]+(?:\([^)]*\))?")
+
+def configured(door: Door, flags: dict[str, Any], *, keep: Collection[str] = ()) -> tuple[RunSetup, Configuration]:
+    """What is asked of a run: by flags, and by the configuration where they say nothing, which is filled into `flags`.
+    Raises `ConfigError` with everything that is wrong with the configuration."""
+    context = click.get_current_context()
+    given = {
+        name: context.get_parameter_source(name) is not click.core.ParameterSource.DEFAULT
+        for name in flags
+        if context.get_parameter_source(name) is not None
+    }
+    found = project_config.load(door.project)
+    flags |= {name: value for name, value in run_defaults.defaults(found, given, keep=keep).items() if name in flags}
+    folders = run_defaults.joined(found, given, "add_dir", [os.path.abspath(d) for d in flags["add_dir"]])
+    root = door.places.root
+    allowed = permission_rules("allow", flags.get("allowed_tools", ()))
+    setup = RunSetup(
+        agent=flags["agent"],
+        agent_file=flags.get("agents", ""),
+        model=flags["model"] or "",
+        config_model=run_defaults.default_model(found),
+        families=family_names(flags["family"]),
+        output_schema=schema(flags.get("output_schema", "")),
+        mcp_config=run_defaults.joined(found, given, "mcp_config", flags["mcp_config"]),
+        strict_mcp_config=flags["strict_mcp_config"],
+        name=flags["name"],
+        max_budget_usd=flags["max_budget_usd"],
+        max_tokens=flags["max_tokens"],
+        on_limit=flags["on_limit"] or "",
+        max_turns=flags["max_turns"],
+        timeout=flags["timeout"],
+        permission_mode=flags["permission_mode"],
+        permission_prompts=flags["permission_prompts"],
+        rules=(*allowed, *permission_rules("deny", flags.get("disallowed_tools", ())), *found.rules),
+        add_dir=tuple(os.path.normpath(os.path.join(root, os.path.expanduser(d))) for d in folders),
+    )
+    door.configure(found)
+    return setup, found.value
 
 
 def prompt(arguments: Sequence[str]) -> str:
@@ -44,57 +81,6 @@ def _groups(arguments: Sequence[str]) -> Iterator[list[str]]:
     yield words
 
 
-def mode(name: str) -> str:
-    """One of our permission modes, whatever the name comes from."""
-    if not name:
-        return ""
-    from retinue.config import value_checks as checks
-
-    try:
-        return checks.mode(name)
-    except ValueError as error:
-        raise click.UsageError(f"{error}.") from None
-
-
-def rules(effect: str, texts: Sequence[str]) -> tuple[str, ...]:
-    """`Read,Bash(git log:*)` as rules of ours. A tool that is not known is an error: nobody means a rule that never
-    holds."""
-    out: dict[str, None] = {}
-    for text in texts:
-        for item in _RULE.findall(text):
-            tool, _, pattern = item.removesuffix(")").partition("(")
-            pattern = re.sub(r":\*$", "*", pattern)
-            names = tool_names(tool)
-            for name in names[:1] if pattern else names:
-                out[f"{effect}: {name}({pattern})" if pattern else f"{effect}: {name}"] = None
-    return tuple(out)
-
-
-def tool_names(word: str) -> tuple[str, ...]:
-    """Our tools by any of the names that they have elsewhere; who speaks of `agent` means all that starts others."""
-    from retinue.agent_files.agent_spec import did_you_mean
-    from retinue.agent_files.tool_aliases import AGENT, CANONICAL, resolve
-    from retinue.tools.families.profiles import FAMILIES, family
-
-    if word == "*" or word.startswith("mcp__") or "*" in word:
-        return (word,)
-    spawning = tuple(dict.fromkeys(name for kind in FAMILIES for name in family(kind).tool_names))
-    if word in spawning or word in ("skill", "artifact"):
-        return (word,)
-    found = resolve([word], "claude", lambda *said: None).names
-    if not found:
-        hint = did_you_mean(word, CANONICAL)
-        raise click.UsageError(f"there is no tool {word!r}{'; ' + hint if hint else '.'} `retinue tools` lists them.")
-    return tuple(n for name in found for n in ((AGENT, *spawning) if name == AGENT else (name,)))
-
-
-def budget(usd: float | None, tokens: int | None) -> Budget:
-    try:
-        return Budget(usd=usd, tokens=tokens)
-    except ValueError as error:
-        raise click.UsageError(str(error)) from None
-
-
 def schema(given: str) -> dict[str, Any] | None:
     """A JSON schema from a file, or as it is."""
     if not given:
@@ -120,28 +106,6 @@ def _json(given: str, flag: str) -> Any:
         return json.loads(text)
     except ValueError as error:
         raise click.UsageError(f"{name} is not valid JSON: {error}.") from None
-
-
-def families(names: Sequence[str]) -> tuple[str, ...] | None:
-    """The families that were asked for, `none` for an agent that works alone; None when nothing was said."""
-    from retinue.tools.families.profiles import family
-
-    wanted = [n.strip() for text in names for n in text.split(",") if n.strip()]
-    if not wanted:
-        return None
-    if wanted == ["none"]:
-        return ()
-    for name in wanted:
-        family(name)
-    return tuple(dict.fromkeys(wanted))
-
-
-def terms(**fields: Any) -> Terms:
-    """The terms of a run; a wrong number is told by its name."""
-    turns = fields.get("max_turns")
-    if turns is not None and turns < 1:
-        raise click.UsageError(f"--max-turns must be 1 or more, not {turns}.")
-    return Terms(**fields)
 
 
 def stream_prompts() -> Iterator[str]:

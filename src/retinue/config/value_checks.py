@@ -14,6 +14,7 @@ import msgspec
 from retinue.config.problems import looks_secret, near, shown
 from retinue.core.permissions import read_rule
 from retinue.core.values import MODES
+from retinue.formats.durations import seconds
 
 MODE_WORDS = {
     **{mode.lower(): mode for mode in MODES},
@@ -31,7 +32,6 @@ MODE_WORDS = {
 }
 """Permission modes, and the names that other programs have for them."""
 _VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]{0,99}")
-_DURATION = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m(?!s))?(?:(\d+(?:\.\d+)?)(?:s|$))?(?:(\d+)ms)?")
 _SECRET_NAME = re.compile(r"KEY|SECRET|TOKEN|PASSW|CREDENTIAL|COOKIE|AUTH|BEARER", re.IGNORECASE)
 MOST_TEXT = 4_096
 
@@ -107,11 +107,7 @@ def url(text: str) -> str:
 def duration(value: float | str) -> float:
     """Seconds, more than none."""
     if isinstance(value, str):
-        found = _DURATION.fullmatch(value.strip().lower())
-        if not found or not any(found.groups()):
-            raise ValueError(f"{shown(value)!r} is not a length of time: write 90, 45s, 10m, 1h30m or 2d")
-        days, hours, minutes, seconds, ms = (float(part or 0) for part in found.groups())
-        value = days * 86_400 + hours * 3_600 + minutes * 60 + seconds + ms / 1000
+        value = seconds(shown(value))
     if not 0 < value < math.inf:
         raise ValueError("a length of time must be more than 0 and finite")
     return float(value)

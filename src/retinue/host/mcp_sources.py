@@ -11,16 +11,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import click
 import msgspec
 from msgspec.structs import replace
 
-from retinue.cli.context import Door
 from retinue.core.secret_values import secrets_of
+from retinue.errors import ConfigError
 from retinue.formats.safe_text import reveal
 from retinue.host.plan import ServerSource
+from retinue.host.project import Project
 from retinue.host.project_paths import config_home
-from retinue.host.project_trust import trusted_bytes
 from retinue.host.server_secrets import take_out
 
 OF_PROJECT = (".retinue/mcp.json", ".mcp.json", ".vscode/mcp.json", ".gemini/settings.json", ".codex/config.toml")
@@ -49,7 +48,7 @@ class Found:
 
 
 def find_servers(
-    door: Door,
+    project: Project,
     given: Sequence[str],
     *,
     strict: bool,
@@ -59,7 +58,7 @@ def find_servers(
 ) -> Found:
     """The first that names a server wins: command line, configuration (`more`), project (the nearest folder first),
     user. Those that are `disabled` are left out wherever they stand."""
-    found = _find(door, given, strict, trusted, more or {})
+    found = _find(project, given, strict, trusted, more or {})
     kept = [
         replace(source, servers={n: entry for n, entry in source.servers.items() if n not in disabled})
         for source in found.sources
@@ -67,35 +66,35 @@ def find_servers(
     return Found([source for source in kept if source.servers], found.left_out, found.names - set(disabled))
 
 
-def _find(door: Door, given: Sequence[str], strict: bool, trusted: bool, more: Mapping[str, Any]) -> Found:
+def _find(project: Project, given: Sequence[str], strict: bool, trusted: bool, more: Mapping[str, Any]) -> Found:
     found = Found()
     for text in given:
         if text.lstrip().startswith("{"):
-            _add(found, text.encode(), None, door.environ)
+            _add(found, text.encode(), None, project.environ)
         else:
-            path = Path(os.path.join(door.places.cwd, os.path.expanduser(text)))
-            _add(found, _read(path, f"--mcp-config {text}"), path, door.environ)
+            path = Path(os.path.join(project.paths.cwd, os.path.expanduser(text)))
+            _add(found, _read(path, f"--mcp-config {text}"), path, project.environ)
     if strict:
         return found
     if more:
-        _add(found, msgspec.json.encode({"mcp_servers": more}), None, door.environ, dialect="codex")
-    for path in _of_project(door):
-        raw = trusted_bytes(door, path) if trusted else None
+        _add(found, msgspec.json.encode({"mcp_servers": more}), None, project.environ, dialect="codex")
+    for path in _of_project(project):
+        raw = project.trust.trusted_bytes(path) if trusted else None
         if raw is not None:
-            _add(found, raw, path, door.environ, is_ours=False)
+            _add(found, raw, path, project.environ, is_ours=False)
         else:
             _list(found, path)
-    own = Path(config_home(door.environ), "mcp.json")
+    own = Path(config_home(project.environ), "mcp.json")
     if own.is_file():
-        _add(found, _read(own, str(own)), own, door.environ)
+        _add(found, _read(own, str(own)), own, project.environ)
     return found
 
 
-def _of_project(door: Door) -> Iterable[Path]:
+def _of_project(project: Project) -> Iterable[Path]:
     from retinue.agent_files.discovery import folders_between
     from retinue.sandbox.bounded_read import real
 
-    here, root = real(door.places.cwd), real(door.places.root)
+    here, root = real(project.paths.cwd), real(project.paths.root)
     for folder in folders_between(here, root):
         for name in OF_PROJECT:
             path = folder / name
@@ -109,7 +108,7 @@ def _read(path: Path, said: str) -> bytes:
     try:
         return read_file(path)
     except OSError as error:
-        raise click.UsageError(f"{said} cannot be read ({error.strerror}).") from None
+        raise ConfigError(f"{said} cannot be read ({error.strerror}).") from None
 
 
 def _add(
@@ -130,14 +129,14 @@ def _add(
         tree = tree_of(raw, path)
     except ValueError as error:
         if is_ours:
-            raise click.UsageError(f"{name or '--mcp-config'}: {error}.") from None
+            raise ConfigError(f"{name or '--mcp-config'}: {error}.") from None
         found.left_out.append(_told("", "failed", str(error), name))
         return
     source = Source(file=name, dialect=dialect or dialect_of(tree, path))
     servers, complaints = translate(tree, source, environ, {})
     for complaint in complaints:
         if complaint.fatal and not complaint.server and is_ours:
-            raise click.UsageError(f"{complaint}.")
+            raise ConfigError(f"{complaint}.")
         if complaint.fatal:
             found.left_out.append(_told(complaint.server, "failed", str(complaint), name))
     raw_entries = entries(tree, source)[0]
@@ -154,7 +153,7 @@ def _list(found: Found, path: Path) -> None:
 
     try:
         tree = tree_of(_read(path, str(path)), path)
-    except (ValueError, click.UsageError):
+    except (ValueError, ConfigError):
         return
     for name in entries(tree, Source(file=str(path), dialect=dialect_of(tree, path)))[0]:
         said = "the project is not trusted: look at the file, then `retinue trust`"

@@ -10,7 +10,6 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from retinue.cli.context import Door
 from retinue.config.schema import Configuration
 from retinue.core.redaction import Redactor
 from retinue.core.secret_values import secrets_of
@@ -20,7 +19,8 @@ from retinue.host import project_agents as shelved
 from retinue.host import run_defaults as configured
 from retinue.host.mcp_sources import find_servers
 from retinue.host.plan import FAMILY, MAIN, Plan
-from retinue.host.project_trust import is_trusted, why_not
+from retinue.host.project import Project
+from retinue.host.run_setup import RunSetup
 
 
 @dataclass(frozen=True)
@@ -39,43 +39,35 @@ class Planned:
         return tuple(spec.name for spec in self.plan.specs if spec.name != self.plan.lead)
 
 
-def make_plan(
-    door: Door,
-    *,
-    agent: str = "",
-    agents: str = "",
-    families: Sequence[str] | None = None,
-    output: dict[str, Any] | None = None,
-    model: str = "",
-    config_model: str = "",
-    mcp: Sequence[str] = (),
-    strict_mcp: bool = False,
-    value: Configuration | None = None,
-) -> Planned:
-    """`families` of None are those of the configuration `value`, or the usual ones; an empty one means that the agent
-    works alone."""
+def make_plan(project: Project, setup: RunSetup, value: Configuration | None = None) -> Planned:
+    """Whoever works in a run: what is asked for, what the configuration `value` says, and what is found in files."""
     value = value or Configuration()
     usual, family_settings = configured.families(value)
-    families = usual if families is None else families
+    families = usual if setup.families is None else setup.families
     only, never = configured.tools(value)
-    trusted = is_trusted(door)
-    found = shelved.library(door, agents, trusted=trusted)
-    lead = shelved.lead_of(found, agent)
-    names = [configured.model_name(name, value) for name in (model, lead.model or "", config_model)]
-    choice = provider.choose(door.environ, flag=names[0], agent=names[1], config=names[2])
+    trusted = project.trust.is_trusted
+    found = shelved.library(project, setup.agent_file, trusted=trusted)
+    lead = shelved.lead_of(found, setup.agent)
+    names = [configured.model_name(name, value) for name in (setup.model, lead.model or "", setup.config_model)]
+    choice = provider.choose(project.environ, flag=names[0], agent=names[1], config=names[2])
     configured.refuse_model(choice.model, value.models.allow)
-    lead = replace(lead, model=None, output_schema=output or lead.output_schema)
+    lead = replace(lead, model=None, output_schema=setup.output_schema or lead.output_schema)
     if not lead.instructions:
         lead = replace(lead, instructions=MAIN.instructions)
     if families is not None and not families:
         lead = replace(lead, deny=(*lead.deny, "agent"), can_spawn=())
     specs = shelved.staff_of(found, lead, trusted=trusted)
-    models, unknown = _models(door, specs.values(), value)
-    offered, unusable = _offered(door, value)
+    models, unknown = _models(project, specs.values(), value)
+    offered, unusable = _offered(project, value)
     servers = find_servers(
-        door, mcp, strict=strict_mcp, trusted=trusted, more=value.mcp_servers, disabled=value.mcp.disabled
+        project,
+        setup.mcp_config,
+        strict=setup.strict_mcp_config,
+        trusted=trusted,
+        more=value.mcp_servers,
+        disabled=value.mcp.disabled,
     )
-    sources, env = servers.told(door.environ)
+    sources, env = servers.told(project.environ)
     plan = Plan(
         lead=lead.name,
         specs=tuple(replace(spec, complaints=()) for spec in specs.values()),
@@ -87,16 +79,16 @@ def make_plan(
         access=configured.access(value),
         only=only,
         never=never,
-        files=_files(door, trusted),
-        skills=tuple(replace(s, complaints=()) for s in shelved.skills(door, trusted=trusted).values()),
+        files=_files(project, trusted),
+        skills=tuple(replace(s, complaints=()) for s in shelved.skills(project, trusted=trusted).values()),
         servers=sources,
-        root=door.places.root,
+        root=project.paths.root,
     )
-    notes = [*unknown, *unusable, *filter(None, [why_not(door)])]
+    notes = [*unknown, *unusable, *filter(None, [project.trust.why_not])]
     return Planned(plan, choice, env, tuple(notes), tuple(servers.left_out))
 
 
-def _models(door: Door, specs: Any, value: Configuration) -> tuple[dict[str, str], list[str]]:
+def _models(project: Project, specs: Any, value: Configuration) -> tuple[dict[str, str], list[str]]:
     """What the names of models in files stand for. One that cannot be used here is told, and its agent works with the
     model of the run."""
     models: dict[str, str] = {}
@@ -104,7 +96,7 @@ def _models(door: Door, specs: Any, value: Configuration) -> tuple[dict[str, str
     for spec in specs:
         if spec.model and spec.model != "inherit":
             try:
-                found = provider.checked(configured.model_name(spec.model, value), door.environ)
+                found = provider.checked(configured.model_name(spec.model, value), project.environ)
                 configured.refuse_model(found, value.models.allow)
                 models[spec.model] = found
             except ConfigError as error:
@@ -113,12 +105,12 @@ def _models(door: Door, specs: Any, value: Configuration) -> tuple[dict[str, str
     return models, [_instead(names, model, why) for (model, why), names in without.items()]
 
 
-def _offered(door: Door, value: Configuration) -> tuple[tuple[str, ...], list[str]]:
+def _offered(project: Project, value: Configuration) -> tuple[tuple[str, ...], list[str]]:
     """The models that runs may ask for by their full names, and a line for each that cannot be used here."""
     names, notes = [], []
     for name in value.models.offered:
         try:
-            found = provider.checked(configured.model_name(name, value), door.environ)
+            found = provider.checked(configured.model_name(name, value), project.environ)
             configured.refuse_model(found, value.models.allow)
             names.append(found)
         except ConfigError as error:
@@ -132,8 +124,8 @@ def _instead(names: Sequence[str], model: str, why: str) -> str:
     return f"{who} with the run's model instead of {model}: {why}"
 
 
-def _files(door: Door, trusted: bool) -> Any:
+def _files(project: Project, trusted: bool) -> Any:
     from retinue.agent_files.agents_md import loaded_files
 
-    redactor = Redactor(secrets_of(door.environ))
-    return loaded_files(door.places.cwd, door.places.root, trusted=trusted, hide=redactor.clean_bytes)
+    redactor = Redactor(secrets_of(project.environ))
+    return loaded_files(project.paths.cwd, project.paths.root, trusted=trusted, hide=redactor.clean_bytes)

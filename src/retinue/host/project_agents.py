@@ -5,33 +5,32 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from retinue.cli.context import Door
 from retinue.errors import ConfigError, NotFound
 from retinue.host import project_config as settings
 from retinue.host.plan import MAIN
+from retinue.host.project import Project
 from retinue.host.project_paths import config_home
-from retinue.host.project_trust import is_trusted
 
 if TYPE_CHECKING:
     from retinue.agent_files.agent_spec import AgentSpec, Library
     from retinue.agent_files.skills import Skill
 
 
-def library(door: Door, agents: str = "", *, trusted: bool | None = None) -> Library:
+def library(project: Project, agents: str = "", *, trusted: bool | None = None) -> Library:
     """The agents that can be found from where the command was given; `agents` is what --agents was told. Those of the
     folders that are configured come behind."""
     from retinue.agent_files.discovery import find_agents
 
-    folders = _folders(door)
-    config = os.path.dirname(config_home(door.environ))
-    home = door.environ.get("HOME") or None
-    codex = door.environ.get("CODEX_HOME") or None
+    folders = _folders(project)
+    config = os.path.dirname(config_home(project.environ))
+    home = project.environ.get("HOME") or None
+    codex = project.environ.get("CODEX_HOME") or None
     found = find_agents(
-        door.places.cwd,
+        project.paths.cwd,
         home,
-        door.places.root,
-        [*([_path(door, agents)] if agents else ()), *folders],
-        is_trusted(door) if trusted is None else trusted,
+        project.paths.root,
+        [*([_path(project, agents)] if agents else ()), *folders],
+        project.trust.is_trusted if trusted is None else trusted,
         builtin=(MAIN,),
         config_home=config,
         codex_home=codex,
@@ -39,7 +38,7 @@ def library(door: Door, agents: str = "", *, trusted: bool | None = None) -> Lib
     ours = tuple(os.path.join(folder, "") for folder in folders)
     broken = [s for s in found.broken if s.source.scope == "command" and not s.source.path.startswith(ours)]
     wrong = [c for s in broken for c in s.complaints if c.severity == "error"]
-    given = (_path(door, agents)[:200], "--agents") if agents else ()
+    given = (_path(project, agents)[:200], "--agents") if agents else ()
     wrong += [c for c in found.complaints if c.severity != "note" and c.path in given]
     if wrong:
         where = "" if "--agents" in wrong[0].path else "--agents: "
@@ -47,10 +46,10 @@ def library(door: Door, agents: str = "", *, trusted: bool | None = None) -> Lib
     return found
 
 
-def _folders(door: Door) -> list[str]:
+def _folders(project: Project) -> list[str]:
     """The folders of definitions that the user's own file names; a relative path begins at that file."""
-    home = config_home(door.environ)
-    told = settings.load(door, strict=False).get("agents.directories")
+    home = config_home(project.environ)
+    told = settings.load(project, strict=False).get("agents.directories")
     folders = [os.path.realpath(os.path.join(home, os.path.expanduser(folder))) for folder in told]
     for folder in folders:
         if not os.path.isdir(folder):
@@ -58,9 +57,9 @@ def _folders(door: Door) -> list[str]:
     return folders
 
 
-def _path(door: Door, agents: str) -> str:
+def _path(project: Project, agents: str) -> str:
     is_json = agents.lstrip().startswith("{")
-    return agents if is_json else os.path.join(door.places.cwd, os.path.expanduser(agents))
+    return agents if is_json else os.path.join(project.paths.cwd, os.path.expanduser(agents))
 
 
 def lead_of(found: Library, name: str) -> AgentSpec:
@@ -92,8 +91,8 @@ def staff_of(found: Library, lead: AgentSpec, *, trusted: bool) -> dict[str, Age
     return out
 
 
-def skills(door: Door, *, trusted: bool) -> dict[str, Skill]:
+def skills(project: Project, *, trusted: bool) -> dict[str, Skill]:
     from retinue.agent_files.skills import find_skills
 
-    home = door.environ.get("HOME") or None
-    return find_skills(door.places.cwd, home, door.places.root, trusted).skills
+    home = project.environ.get("HOME") or None
+    return find_skills(project.paths.cwd, home, project.paths.root, trusted).skills

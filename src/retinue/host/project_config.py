@@ -6,14 +6,13 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from retinue.cli.context import Door
 from retinue.errors import ConfigError
-from retinue.host.project_paths import config_home, data_home
+from retinue.host.project import Project
+from retinue.host.project_paths import config_home
 from retinue.sandbox.regular_file import read_small
 
 if TYPE_CHECKING:
     from retinue.config.layers import Layer, Settings
-    from retinue.config.trust_record import Standing, Trust
 
 NAMES = ("config.toml", "config.json5", "config.json")
 
@@ -39,54 +38,22 @@ def _first(folder: str) -> str:
     return next((path for path in there if os.path.lexists(path)), os.path.join(folder, NAMES[0]))
 
 
-def trust_file(environ: Mapping[str, str]) -> str:
-    return os.path.join(data_home(environ), "trust.json")
-
-
-def trust(door: Door) -> Trust:
-    from retinue.config.trust_record import Trust
-
-    return Trust(trust_file(door.environ))
-
-
-def standing(door: Door) -> Standing:
-    """How it stands with the trust in this project, seen from where the command was given. Raises `ConfigError` when
-    the file that says so cannot be used. A home directory is no project: what is in it is the user's own."""
-    from retinue.config.trust_record import Standing
-
-    if is_home(door):
-        return Standing(root=os.path.realpath(door.places.root), state="empty", files={})
-    return trust(door).standing(door.places.root, door.places.cwd)
-
-
-def is_home(door: Door) -> bool:
-    return os.path.realpath(door.places.root) in ("/", os.path.realpath(door.environ.get("HOME") or "/"))
-
-
-def is_trusted(door: Door) -> bool:
-    """Whether the project's own files may take effect; False also when nobody can say."""
-    try:
-        return standing(door).is_trusted
-    except ConfigError:
-        return False
-
-
-def load(door: Door, *, strict: bool = True, flags: Mapping[str, Any] | None = None) -> Settings:
+def load(project: Project, *, strict: bool = True, flags: Mapping[str, Any] | None = None) -> Settings:
     """The effective configuration. With `strict` every mistake of every place is raised at once, as `ConfigProblems`;
     without, they are in `problems`. What is not used because it is not trusted is told in `notes`."""
     from retinue.config.layers import Settings, read_environment, read_flags, read_layer
 
     layers: list[Layer] = []
-    user = user_file(door.environ)
+    user = user_file(project.environ)
     if os.path.lexists(user):
         layers.append(read_layer(user, "user"))
-    ours, notes = _of_project(door)
+    ours, notes = _of_project(project)
     others = [os.path.join(os.path.dirname(user), name) for name in NAMES]
     notes += [
         f"{file} is not used, because {user} is there" for file in others if file != user and os.path.lexists(file)
     ]
     layers += ours
-    layers += [read_environment(door.environ), read_flags(flags or {})]
+    layers += [read_environment(project.environ), read_flags(flags or {})]
     settings = Settings(layers, notes)
     return settings.checked() if strict else settings
 
@@ -104,13 +71,13 @@ TOLD = {
 """Settings whose readers look at the environment only."""
 
 
-def environment(door: Door, settings: Settings) -> dict[str, str]:
+def environment(project: Project, settings: Settings) -> dict[str, str]:
     """The environment of a command with what is configured in files: keys and addresses of providers, what models cost,
     how fast providers are called, and `TOLD`."""
     from retinue.config.model_config import declarations, model_environment
 
     value = settings.value
-    out = {**model_environment(value.models, door.environ), **declarations(value.models, value.providers)}
+    out = {**model_environment(value.models, project.environ), **declarations(value.models, value.providers)}
     for key, variable in TOLD.items():
         if settings.origin(key).kind in ("user", "project"):
             value = settings.get(key)
@@ -146,15 +113,15 @@ def of_user(environ: Mapping[str, str], section: str, name: str) -> Any:
     return found.get(name) if isinstance(found, dict) else None
 
 
-def _of_project(door: Door) -> tuple[list[Layer], list[str]]:
+def _of_project(project: Project) -> tuple[list[Layer], list[str]]:
     from retinue.config.layers import read_layer
 
     try:
-        stands = standing(door)
+        stands = project.trust.look()
     except ConfigError as error:
         return [], [str(error)]
     layers, notes = [], [stands.why()] if stands.why() else []
-    for file in project_files(door.places.root, door.places.cwd):
+    for file in project_files(project.paths.root, project.paths.cwd):
         data = stands.read(file)
         if data is not None:
             layers.append(read_layer(file, "project", data))

@@ -1,44 +1,69 @@
-"""Whether the files of a project take effect: the one place that the command line asks, once for a command. Until they
-do, its agents are not staff, its MCP servers are not started, and neither its AGENTS.md nor its skills are read.
+"""Whether the files of a project take effect: the one place that asks, once for a command. Until they do, its agents
+are not staff, its MCP servers are not started, and neither its AGENTS.md nor its skills are read.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
+from functools import cached_property
 from typing import TYPE_CHECKING
 
-from retinue.cli.context import Door
 from retinue.errors import ConfigError
-from retinue.host import project_config as settings
+from retinue.host.project_paths import Places, data_home
 
 if TYPE_CHECKING:
-    from retinue.config.trust_record import Standing
+    from retinue.config.trust_record import Standing, Trust
 
 
-def is_trusted(door: Door) -> bool:
-    """Whether the person has trusted this project, and it is as it was then."""
-    found = _standing(door)
-    return not isinstance(found, str) and found.is_trusted
+def trust_file(environ: Mapping[str, str]) -> str:
+    return os.path.join(data_home(environ), "trust.json")
 
 
-def why_not(door: Door) -> str:
-    """What has to be done so that the project's files are used; "" when nothing has."""
-    found = _standing(door)
-    return found if isinstance(found, str) else found.why()
+def open_trust_file(environ: Mapping[str, str]) -> Trust:
+    from retinue.config.trust_record import Trust
+
+    return Trust(trust_file(environ))
 
 
-def trusted_bytes(door: Door, path: str | os.PathLike[str]) -> bytes | None:
-    """The content of a project's file if it is what was trusted, byte for byte."""
-    found = _standing(door)
-    return None if isinstance(found, str) else found.read(path)
+class TrustCheck:
+    """How it stands with the trust in a project, seen from where the command was given: looked up once."""
 
+    def __init__(self, environ: Mapping[str, str], paths: Places) -> None:
+        self._environ, self._paths = environ, paths
 
-def _standing(door: Door) -> Standing | str:
-    """How it stands, or why nobody can say."""
-    if door.standing is None:
+    @property
+    def is_home(self) -> bool:
+        """A home directory is no project: what is in it is the user's own."""
+        home = os.path.realpath(self._environ.get("HOME") or "/")
+        return os.path.realpath(self._paths.root) in ("/", home)
+
+    def look(self) -> Standing:
+        """What is so now. Raises `ConfigError` when the file that says so cannot be used."""
+        from retinue.config.trust_record import Standing
+
+        if self.is_home:
+            return Standing(root=os.path.realpath(self._paths.root), state="empty", files={})
+        return open_trust_file(self._environ).standing(self._paths.root, self._paths.cwd)
+
+    @cached_property
+    def _standing(self) -> Standing | str:
+        """How it stands, or why nobody can say."""
         try:
-            door.standing = settings.standing(door)
+            return self.look()
         except ConfigError as error:
-            door.standing = str(error)
-    found: Standing | str = door.standing
-    return found
+            return str(error)
+
+    @property
+    def is_trusted(self) -> bool:
+        """Whether the person has trusted this project, and it is as it was then; False also when nobody can say."""
+        return not isinstance(self._standing, str) and self._standing.is_trusted
+
+    @property
+    def why_not(self) -> str:
+        """What has to be done so that the project's files are used; "" when nothing has."""
+        return self._standing if isinstance(self._standing, str) else self._standing.why()
+
+    def trusted_bytes(self, path: str | os.PathLike[str]) -> bytes | None:
+        """The content of a project's file if it is what was trusted, byte for byte."""
+        return None if isinstance(self._standing, str) else self._standing.read(path)

@@ -4,19 +4,16 @@ project's file if it is trusted, and the user's.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
-import click
-
-from retinue.cli import run_arguments as asking
-from retinue.cli.context import Door
 from retinue.core.values import Capabilities
 from retinue.errors import ConfigError
-from retinue.host import project_config as settings
-from retinue.view import format as words
+from retinue.formats.durations import seconds
+from retinue.host import project_config
+from retinue.host.project import Project
+from retinue.host.run_setup import tool_names
 
 if TYPE_CHECKING:
     from retinue.config.layers import Settings
@@ -42,48 +39,38 @@ JOINED = {"add_dir": "permissions.directories", "mcp_config": "mcp.files"}
 """Flags that can be given several times: what is configured comes behind."""
 
 
-def configured(door: Door, told: dict[str, Any], context: click.Context) -> Configuration:
-    """Fill in what was not said, and take keys and addresses into the environment. Raises `ConfigError` with everything
-    that is wrong."""
-    found = settings.load(door)
-    told["add_dir"] = tuple(os.path.abspath(folder) for folder in told["add_dir"])
-    fill(found, told, context.get_parameter_source)
-    root = door.places.root
-    told["add_dir"] = tuple(os.path.normpath(os.path.join(root, os.path.expanduser(d))) for d in told["add_dir"])
-    door.environ, door.is_configured = settings.environment(door, found), True
-    return found.value
-
-
-def environ(door: Door) -> Mapping[str, str]:
+def environment(project: Project, settings: Settings | None = None) -> Mapping[str, str]:
     """The environment for a host, with what is configured. What is wrong with a file is told by the commands that start
     runs; the others do without it."""
-    if not door.is_configured:
-        door.environ = settings.environment(door, settings.load(door, strict=False))
-        door.is_configured = True
-    return door.environ
+    return project_config.environment(project, settings or project_config.load(project, strict=False))
 
 
-def fill(found: Settings, told: dict[str, Any], source: Callable[[str], Any]) -> None:
-    """`source` says where the value of a flag comes from, None for what the command has no flag for."""
-
-    def is_set(name: str, key: str) -> bool:
-        kind = found.origin(key).kind
-        return kind != "default" and (kind != "environment" or source(name) is None)
-
-    said = {"permission_mode"} if told.get("sandbox") or told.get("yolo") else set()
-    if told.get("go_on") or told.get("resume"):
-        said.add("agent")  # a run goes on with its own
+def defaults(settings: Settings, given: Mapping[str, bool], *, keep: Collection[str] = ()) -> dict[str, Any]:
+    """What is configured, by the names of flags. `given` has each flag of the command, and whether it was given: one
+    that was is left out, as are those to `keep`. The environment is read by flags themselves, where there is one."""
+    found: dict[str, Any] = {}
     for name, key in FILLED.items():
-        is_open = source(name) in (None, click.core.ParameterSource.DEFAULT)
-        if name in told.keys() - said and is_open and is_set(name, key):
-            told[name] = found.get(key)
-            if name == "timeout" and isinstance(told[name], str):
-                told[name] = words.seconds(told[name])
-    for name, key in JOINED.items():
-        if name in told and is_set(name, key):
-            told[name] = tuple(dict.fromkeys((*told[name], *found.get(key))))
-    told["rules"] = found.rules
-    told["config_model"] = found.get("models.default") if found.origin("models.default").kind != "environment" else ""
+        kind = settings.origin(key).kind
+        if kind == "default" or (kind == "environment" and name in given) or given.get(name) or name in keep:
+            continue
+        value = settings.get(key)
+        found[name] = seconds(value) if name == "timeout" and isinstance(value, str) else value
+    return found
+
+
+def joined(settings: Settings, given: Mapping[str, bool], name: str, values: Sequence[str]) -> tuple[str, ...]:
+    """The values of a flag that can be given several times, with what is configured behind them."""
+    key = JOINED[name]
+    kind = settings.origin(key).kind
+    if kind == "default" or (kind == "environment" and name in given):
+        return tuple(values)
+    return tuple(dict.fromkeys((*values, *settings.get(key))))
+
+
+def default_model(settings: Settings) -> str:
+    """The model that a file names; that of the environment is read where models are chosen."""
+    value: str = settings.get("models.default")
+    return value if settings.origin("models.default").kind != "environment" else ""
 
 
 def access(value: Configuration) -> Capabilities:
@@ -105,9 +92,9 @@ def tools(value: Configuration) -> tuple[tuple[str, ...] | None, tuple[str, ...]
 
 def _tools(key: str, names: tuple[str, ...]) -> tuple[str, ...]:
     try:
-        return tuple(dict.fromkeys(ours for name in names for ours in asking.tool_names(name)))
-    except click.UsageError as error:
-        raise ConfigError(f"{key}: {error.message}") from None
+        return tuple(dict.fromkeys(ours for name in names for ours in tool_names(name)))
+    except ConfigError as error:
+        raise ConfigError(f"{key}: {error}") from None
 
 
 def families_of(value: Configuration, named: Sequence[str] | None) -> tuple[Family, ...]:

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from retinue.core.state_names import ENDS, FAILURES, agent_label, is_wanted, short_id, shown_state, state_text
-from retinue.formats.durations import seconds
 from retinue.formats.money import bound, money
 from retinue.formats.safe_text import json_text
 
@@ -15,7 +14,7 @@ if TYPE_CHECKING:
     from retinue.host.listing import Line
 
 __all__ = [
-    "ENDS", "FAILURES", "agent_label", "bound", "count", "glyph", "is_wanted", "json_line", "money", "seconds",
+    "ENDS", "FAILURES", "agent_label", "bound", "count", "glyph", "is_wanted", "json_line", "money",
     "short_id", "shown_state", "span", "state_text", "tokens",
 ]  # fmt: skip
 

@@ -28,7 +28,7 @@ def list_(door: Door, as_json: bool = False) -> None:
     """List the agents that can be used here, with their files, and those that are shadowed."""
     from retinue.view.agent_list import render_list
 
-    found = library(door)
+    found = library(door.project)
     if as_json:
         for spec in found.agents.values():
             out(json_line(msgspec.to_builtins(spec)))
@@ -44,7 +44,7 @@ def show(door: Door, name: str) -> None:
     """Show one agent: what its file says, as it is understood."""
     from retinue.view.agent_list import render_show
 
-    out("\n".join(render_show(library(door), name, cwd=door.places.cwd)))
+    out("\n".join(render_show(library(door.project), name, cwd=door.places.cwd)))
 
 
 @command.command("lint")
@@ -56,7 +56,7 @@ def lint(door: Door, strict: bool) -> int:
     from retinue.agent_files.lint import lint as check
     from retinue.view.agent_list import render_lint
 
-    complaints = check(library(door))
+    complaints = check(library(door.project))
     if text := "\n".join(render_lint(complaints, cwd=door.places.cwd)):
         out(text)
     worst = {c.severity for c in complaints}

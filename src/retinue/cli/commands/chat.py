@@ -17,8 +17,7 @@ from retinue.core.secret_values import secrets_of
 from retinue.errors import ConfigError
 from retinue.formats.safe_text import one_line
 from retinue.host.planner import Planned, make_plan
-from retinue.host.requests import Terms
-from retinue.host.run_defaults import configured, families_of
+from retinue.host.run_defaults import families_of
 
 UNSAID: dict[str, Any] = {
     "max_tokens": None,
@@ -46,57 +45,32 @@ UNSAID: dict[str, Any] = {
 @option("-q", "--quiet", is_flag=True, help="Nothing on stderr but errors.")
 @common
 @pass_door
-def command(door: Door, /, **told: Any) -> int:
+def command(door: Door, /, **flags: Any) -> int:
     """Talk with an agent. Each message goes on where the last one ended.
 
     /help lists what else can be said. In a pipe, each line is a message, and the answers are on stdout.
     """
-    told |= UNSAID
-    value = configured(door, told, click.get_current_context())
-    door.is_quiet, door.color = told["quiet"], told["color"]
+    flags |= UNSAID
+    is_again = flags["go_on"] or bool(flags["resume"])
+    setup, value = asking.configured(door, flags, keep={"agent"} if is_again else ())
+    door.is_quiet, door.color = flags["quiet"], flags["color"]
     is_tty = sys.stdin.isatty() and sys.stderr.isatty()
-    run = _earlier(door, told["resume"] or "latest") if told["go_on"] or told["resume"] else ""
-    if run and (told["model"] or told["agent"]):
+    run = _earlier(door, flags["resume"] or "latest") if is_again else ""
+    if run and (setup.model or setup.agent):
         raise ConfigError("a run goes on with its own agent and model; start a new chat to use another")
-    families = asking.families(told["family"])
 
     def plan() -> Planned:
-        return make_plan(
-            door,
-            agent=told["agent"],
-            families=families,
-            model=told["model"] or "",
-            mcp=told["mcp_config"],
-            strict_mcp=told["strict_mcp_config"],
-            config_model=told["config_model"],
-            value=value,
-        )
+        return make_plan(door.project, setup, value)
 
-    terms = _terms(door, told, is_tty)
+    can_answer = is_tty and setup.permission_prompts != "none"
+    terms = setup.terms(door.places.cwd, "ask" if can_answer or setup.permission_prompts == "wait" else "deny")
     if not run:
         plan()  # what is wrong with it is told before the first message, not after
-    can_answer = is_tty and told["permission_prompts"] != "none"
-    chat = Chat(door, plan, terms, run, can_answer=can_answer, families=families_of(value, families))
+    chat = Chat(door, plan, terms, run, can_answer=can_answer, families=families_of(value, setup.families))
     try:
         return chat.talk(_prompt(door, chat, is_tty))
     finally:
         chat.close()
-
-
-def _terms(door: Door, told: dict[str, Any], is_tty: bool) -> Terms:
-    cwd, prompts = door.places.cwd, told["permission_prompts"]
-    return asking.terms(
-        label=told["name"],
-        cwd=cwd,
-        budget=asking.budget(told["max_budget_usd"], told["max_tokens"]),
-        on_limit=told["on_limit"],
-        timeout_seconds=told["timeout"],
-        max_turns=told["max_turns"],
-        mode=asking.mode(told["permission_mode"]),
-        rules=told["rules"],
-        read=tuple(sorted({cwd, *told["add_dir"]})) if told["add_dir"] else (),
-        questions="ask" if prompts == "wait" or (is_tty and prompts != "none") else "deny",
-    )
 
 
 def _earlier(door: Door, address: str) -> str:

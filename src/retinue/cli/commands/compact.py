@@ -14,7 +14,6 @@ from retinue.cli import exit_codes as exits
 from retinue.cli.context import Door, common, note, out, pass_door
 from retinue.errors import NotFound
 from retinue.host import requests as wire
-from retinue.host import run_defaults as configured
 from retinue.host.client import connect
 from retinue.host.keys import carried
 
@@ -33,7 +32,7 @@ def command(door: Door, as_json: bool) -> int:
     """
     if not door.places.exists:
         raise NotFound(f"there are no runs in {door.places.root} yet: nothing to compact.")
-    client = connect(door.places, carried(configured.environ(door)))
+    client = connect(door.places, carried(door.configure()))
     if client is None:
         done = asyncio.run(_directly(door.places.store, door.is_quiet))
     else:

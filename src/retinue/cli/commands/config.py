@@ -46,7 +46,7 @@ def get(door: Door, key: str, as_json: bool) -> int:
     from retinue.config.setting_list import is_mapping
     from retinue.host.project_config import load
 
-    settings, path = load(door, strict=False), _key(key)
+    settings, path = load(door.project, strict=False), _key(key)
     setting = _setting(path)
     hide = _Hider(door)
     if is_mapping(setting.type) and len(path) == len(setting.key):
@@ -102,11 +102,11 @@ def set_(door: Door, key: str, value: str, project: bool) -> None:
 @pass_door
 def path_(door: Door, as_json: bool) -> None:
     """Print the files that are looked at, the strongest first, and whether they are used."""
-    from retinue.host.project_config import project_files, standing, user_file
+    from retinue.host.project_config import project_files, user_file
 
     found = project_files(door.places.root, door.places.cwd)
     try:
-        stands = standing(door)
+        stands = door.project.trust.look()
         files = [(f, "project", "used" if stands.trusts(f) else stands.why() or "not trusted") for f in found]
     except ConfigError as error:
         files = [(f, "project", str(error)) for f in found]
@@ -119,7 +119,7 @@ def path_(door: Door, as_json: bool) -> None:
 def _show(door: Door, *, show_origin: bool, everything: bool, as_json: bool) -> int:
     from retinue.host.project_config import load
 
-    settings = load(door, strict=False)
+    settings = load(door.project, strict=False)
     if as_json:
         out(json_line(_as_json(door, settings)))
         return exits.USAGE if settings.problems else exits.OK
@@ -316,7 +316,7 @@ def _check_model(door: Door, name: str) -> None:
     from retinue.host import model_choice as provider
     from retinue.host.project_config import load
 
-    models = load(door, strict=False).value.models
+    models = load(door.project, strict=False).value.models
     try:
         provider.checked(resolved(name, models), model_environment(models, door.environ))
     except errors.NoProvider as error:
@@ -325,15 +325,15 @@ def _check_model(door: Door, name: str) -> None:
 
 def _after(door: Door, path: tuple[str, ...], file: str, *, is_project: bool) -> None:
     """What keeps the new value from counting."""
-    from retinue.host.project_config import load, standing
+    from retinue.host.project_config import load
 
     if is_project:
         try:
-            if why := standing(door).why():
+            if why := door.project.trust.look().why():
                 note(f"it does not count yet: {why}")
         except ConfigError as error:
             note(f"it does not count yet: {error}")
         return
-    found = load(door, strict=False).found.get(path)
+    found = load(door.project, strict=False).found.get(path)
     if found is not None and found.origins[-1].where != file:
         note(f"it does not count here: {found.origins[-1]} says otherwise")

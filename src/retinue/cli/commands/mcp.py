@@ -15,7 +15,6 @@ from retinue.host import project_config as settings
 from retinue.host import requests as wire
 from retinue.host.mcp_sources import find_servers
 from retinue.host.plan import Plan
-from retinue.host.project_trust import is_trusted
 from retinue.view.format import json_line
 
 
@@ -76,12 +75,12 @@ def approve(door: Door, server: str, tool: str, mcp_config: tuple[str, ...], str
 
 
 def _ask(door: Door, given: tuple[str, ...], strict: bool, approve: str = "", tool: str = "") -> list[dict[str, Any]]:
-    value = settings.load(door, strict=False).value
+    value = settings.load(door.project, strict=False).value
     found = find_servers(
-        door,
+        door.project,
         (*given, *value.mcp.files),
         strict=strict or value.mcp.strict,
-        trusted=is_trusted(door),
+        trusted=door.project.trust.is_trusted,
         more=value.mcp_servers,
         disabled=value.mcp.disabled,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from typing import Any
 
 import click
@@ -12,11 +13,10 @@ from retinue.cli import exit_codes as exits
 from retinue.cli import run_arguments as asking
 from retinue.cli.context import Door, Duration, common, option, out, pass_door
 from retinue.cli.foreground_run import SEVERITIES, Wish, carry_out, head_of, line_to, start
-from retinue.config.schema import Configuration
 from retinue.errors import ConfigError
 from retinue.host import requests as wire
 from retinue.host.planner import Planned, make_plan
-from retinue.host.run_defaults import configured
+from retinue.host.run_setup import RunSetup, permission_mode
 from retinue.view import format as words
 from retinue.view.format import json_line
 
@@ -102,121 +102,103 @@ def _showing(command: Any) -> Any:
 @_showing
 @common
 @pass_door
-def command(door: Door, /, **told: Any) -> int:
+def command(door: Door, /, **flags: Any) -> int:
     """Start a run and wait for its answer, which is all that is written to stdout.
 
     PROMPT is what to do; `-` stands for what is on stdin.
     """
-    value = configured(door, told, click.get_current_context())
-    door.is_quiet, door.color, door.is_reader = told["quiet"], told["color"], told["ax_screen_reader"]
-    _check(told)
-    wish = _wish(door, told)
-    if told["go_on"] or told["resume"]:
-        return _again(door, told, wish)
-    if told["on_limit"] == "ask" and wish.is_memory and not wish.can_answer:
+    is_again = flags["go_on"] or bool(flags["resume"])
+    setup, value = asking.configured(door, flags, keep=_kept(flags, is_again))
+    setup = replace(setup, permission_mode=_mode(setup.permission_mode, flags["sandbox"], flags["yolo"]))
+    door.is_quiet, door.color, door.is_reader = flags["quiet"], flags["color"], flags["ax_screen_reader"]
+    _check(flags, is_again)
+    wish = _wish(door, flags)
+    if is_again:
+        return _again(door, flags, setup, wish)
+    if setup.on_limit == "ask" and wish.is_memory and not wish.can_answer:
         raise click.UsageError("nobody could answer: --on-limit ask needs a store, or a terminal.")
-    planned, terms = _plan(door, told, value), _terms(door, told, wish)
-    if told["input_format"] == "stream-json":
+    planned, terms = make_plan(door.project, setup, value), _terms(door, setup, wish)
+    if flags["input_format"] == "stream-json":
         return _converse(door, planned, terms, wish)
-    text = asking.prompt(told["prompt"]) + (f"\n\njob: {told['job']}" if told["job"] else "")
+    text = asking.prompt(flags["prompt"]) + (f"\n\njob: {flags['job']}" if flags["job"] else "")
     with line_to(door, wish) as client:
         run = start(door, client, planned, text, terms, wish)
-        return _background(door, run, told) if told["bg"] else carry_out(door, client, run, wish)
+        return _background(door, run, wish) if wish.is_background else carry_out(door, client, run, wish)
 
 
-def _check(told: dict[str, Any]) -> None:
-    if told["bg"] and told["no_session_persistence"]:
+def _kept(flags: dict[str, Any], is_again: bool) -> set[str]:
+    """Flags that the configuration does not fill in: other words have said it, or a run goes on with its own."""
+    kept = {"permission_mode"} if flags["sandbox"] or flags["yolo"] else set()
+    return kept | ({"agent"} if is_again else set())
+
+
+def _check(flags: dict[str, Any], is_again: bool) -> None:
+    if flags["bg"] and flags["no_session_persistence"]:
         raise click.UsageError("--bg needs a store: leave out --no-session-persistence.")
-    if told["no_session_persistence"] and (told["go_on"] or told["resume"]):
+    if flags["no_session_persistence"] and is_again:
         raise click.UsageError("to go on with a run is to persist it: leave out --no-session-persistence.")
-    if told["fork_session"] and not (told["go_on"] or told["resume"]):
+    if flags["fork_session"] and not is_again:
         raise click.UsageError("--fork-session goes with --continue or --resume.")
-    if told["input_format"] == "stream-json" and (told["prompt"] or told["bg"]):
+    if flags["input_format"] == "stream-json" and (flags["prompt"] or flags["bg"]):
         raise click.UsageError("with --input-format stream-json the prompts come from stdin, in the foreground.")
 
 
-def _wish(door: Door, told: dict[str, Any]) -> Wish:
+def _wish(door: Door, flags: dict[str, Any]) -> Wish:
     is_tty = sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()
-    prompts = told["permission_prompts"]
-    headless = told["is_print"] or told["as_json"] or told["output_format"] != "text"
-    named = (told["output_last_message"], told["write"])
+    prompts = flags["permission_prompts"]
+    headless = flags["is_print"] or flags["as_json"] or flags["output_format"] != "text"
+    named = (flags["output_last_message"], flags["write"])
     return Wish(
-        format="stream-json" if told["as_json"] else told["output_format"],
-        deltas=told["include_partial_messages"],
+        format="stream-json" if flags["as_json"] else flags["output_format"],
+        deltas=flags["include_partial_messages"],
         is_headless=headless,
+        is_background=flags["bg"],
         waits=prompts == "wait",
-        can_answer=prompts == "terminal" or (prompts == "auto" and is_tty and not headless and not told["bg"]),
-        is_strict=told["strict"],
-        fail_on=told["fail_on"] or "",
+        can_answer=prompts == "terminal" or (prompts == "auto" and is_tty and not headless and not flags["bg"]),
+        is_strict=flags["strict"],
+        fail_on=flags["fail_on"] or "",
         files=tuple(answer_file.settled(f, door.places.cwd) for f in named if f),
-        is_memory=told["no_session_persistence"],
+        is_memory=flags["no_session_persistence"],
     )
 
 
-def _plan(door: Door, told: dict[str, Any], value: Configuration) -> Planned:
-    return make_plan(
-        door,
-        agent=told["agent"],
-        agents=told["agents"],
-        families=asking.families(told["family"]),
-        output=asking.schema(told["output_schema"]),
-        model=told["model"] or "",
-        mcp=told["mcp_config"],
-        strict_mcp=told["strict_mcp_config"],
-        config_model=told["config_model"],
-        value=value,
-    )
-
-
-def _terms(door: Door, told: dict[str, Any], wish: Wish) -> wire.Terms:
-    modes = [m for m in (told["permission_mode"], told["sandbox"], "yolo" if told["yolo"] else "") if m]
-    if len({asking.mode(m) for m in modes}) > 1:
+def _mode(flag: str, sandbox: str, yolo: bool) -> str:
+    """The permission mode that three flags may name."""
+    modes = [m for m in (flag, sandbox, "yolo" if yolo else "") if m]
+    if len({permission_mode(m) for m in modes}) > 1:
         raise click.UsageError(f"{' and '.join(modes)} say different things about permissions.")
-    waits = told["permission_prompts"] == "wait" or (told["permission_prompts"] == "auto" and told["bg"])
-    cwd = door.places.cwd
-    dirs = tuple(sorted({cwd, *(click.format_filename(d) for d in told["add_dir"])})) if told["add_dir"] else ()
-    return asking.terms(
-        label=told["name"],
-        cwd=cwd,
-        budget=asking.budget(told["max_budget_usd"], told["max_tokens"]),
-        on_limit=told["on_limit"] or "",
-        timeout_seconds=told["timeout"],
-        max_turns=told["max_turns"],
-        mode=asking.mode(modes[0]) if modes else "",
-        rules=(
-            *asking.rules("allow", told["allowed_tools"]),
-            *asking.rules("deny", told["disallowed_tools"]),
-            *told["rules"],
-        ),
-        read=dirs,
-        questions="ask" if wish.can_answer or waits else "deny",
-    )
+    return modes[0] if modes else ""
 
 
-def _again(door: Door, told: dict[str, Any], wish: Wish) -> int:
+def _terms(door: Door, setup: RunSetup, wish: Wish) -> wire.Terms:
+    waits = wish.waits or (setup.permission_prompts == "auto" and wish.is_background)
+    return setup.terms(door.places.cwd, "ask" if wish.can_answer or waits else "deny")
+
+
+def _again(door: Door, flags: dict[str, Any], setup: RunSetup, wish: Wish) -> int:
     """Go on with an earlier run."""
     from retinue.host.listing import Shelf
 
     with Shelf(door.places) as shelf:
-        line = shelf.resolve(told["resume"] or "latest")
-    if told["model"] or told["agent"]:
+        line = shelf.resolve(flags["resume"] or "latest")
+    if setup.model or setup.agent:
         raise ConfigError("a run goes on with its own agent and model; start a new run to use another")
-    text = asking.prompt(told["prompt"])
-    terms = _terms(door, told, wish)
+    text = asking.prompt(flags["prompt"])
+    terms = _terms(door, setup, wish)
     wish.head = head_of((), (), terms.mode, deltas=wish.deltas)
     want: wire.AnyWant = wire.Resume(run=line.id, task=text, terms=terms)
-    if told["fork_session"]:
+    if flags["fork_session"]:
         want = wire.Fork(run=line.id, task=text, terms=terms)
     with line_to(door, wish) as client:
         run = client.ask(want)["run"]
-        how = "forked from" if told["fork_session"] else "goes on from"
+        how = "forked from" if flags["fork_session"] else "goes on from"
         door.say(f"retinue {client.welcome.retinue} · {line.model} · run {words.short_id(run)} {how} {line.short}")
-        return _background(door, run, told) if told["bg"] else carry_out(door, client, run, wish)
+        return _background(door, run, wish) if wish.is_background else carry_out(door, client, run, wish)
 
 
-def _background(door: Door, run: str, told: dict[str, Any]) -> int:
+def _background(door: Door, run: str, wish: Wish) -> int:
     id = words.short_id(run)
-    out(json_line({"run": run, "short": id}) if told["as_json"] or told["output_format"] != "text" else id)
+    out(json_line({"run": run, "short": id}) if wish.format != "text" else id)
     door.say(f"in the background: retinue attach {id}, logs {id}, send {id}, cancel {id}")
     return exits.OK
 

@@ -35,10 +35,10 @@ def command(door: Door, names: tuple[str, ...], run: str, args: str, as_json: bo
 
 
 def _explained(door: Door, tool: str, run: str, args: str) -> str:
-    from retinue.cli import run_arguments as asking
     from retinue.cli.foreground_run import line_to
     from retinue.host import requests as wire
     from retinue.host.listing import Shelf
+    from retinue.host.run_setup import tool_names
 
     try:
         msgspec.json.decode(args, type=dict)
@@ -50,7 +50,7 @@ def _explained(door: Door, tool: str, run: str, args: str) -> str:
         raise Refused(
             "ended", f"run {line.short} has ended ({words.state_text(line.state)}): it calls nothing any more"
         )
-    (name, *_) = asking.tool_names(tool)
+    (name, *_) = tool_names(tool)
     with line_to(door) as client:
         return str(client.ask(wire.Explain(run=line.id, tool=name, args=args))["text"])
 

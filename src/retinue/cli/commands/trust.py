@@ -40,17 +40,17 @@ def command(door: Door, path: str, yes: bool, list_all: bool, revoke: bool, chec
 
     Trust holds for the directory with exactly these files. When one of them changes, it has to be given again.
     """
-    from retinue.host import project_config as settings
+    from retinue.host.project_trust import open_trust_file
 
     if sum((list_all, revoke, check)) > 1:
         raise click.UsageError("--list, --revoke and --check exclude each other.")
     if path:
-        door.cwd, door._places = path, None
-    trust = settings.trust(door)
+        door.enter(path)
+    trust = open_trust_file(door.environ)
     if list_all:
         return _list(trust.projects())
     root = door.places.root
-    if settings.is_home(door):
+    if door.project.trust.is_home:
         raise ConfigError(f"{root} is no project: go to the project's directory, or name it")
     if revoke:
         done = trust.revoke(root)

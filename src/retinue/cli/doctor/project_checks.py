@@ -14,7 +14,7 @@ from retinue.errors import ConfigError
 def configuration(door: Door) -> Iterator[Finding]:
     from retinue.host.project_config import load, user_file
 
-    settings = load(door, strict=False)
+    settings = load(door.project, strict=False)
     for problem in settings.problems:
         yield Finding(name="configuration", state="broken", text=str(problem), fix=f"edit {problem.where}")
     for name, hint in unknown_variables(door):
@@ -63,12 +63,12 @@ def known_variables() -> set[str]:
 
 
 def trust(door: Door) -> Iterator[Finding]:
-    from retinue.host import project_config as settings
+    from retinue.host.project_trust import trust_file
 
     try:
-        stands = settings.standing(door)
+        stands = door.project.trust.look()
     except ConfigError as error:
-        fix = f"move {settings.trust_file(door.environ)} away, and trust your projects again"
+        fix = f"move {trust_file(door.environ)} away, and trust your projects again"
         yield Finding(name="trust", state="broken", text=str(error), fix=fix)
         return
     if text := stands.problem():
@@ -87,14 +87,13 @@ def trust(door: Door) -> Iterator[Finding]:
 def agents(door: Door) -> Iterator[Finding]:
     from retinue.agent_files.discovery import find_agents
     from retinue.agent_files.lint import lint
-    from retinue.host.project_config import is_trusted
     from retinue.host.project_paths import config_home
 
     library = find_agents(
         door.places.cwd,
         door.environ.get("HOME") or None,
         door.places.root,
-        trusted=is_trusted(door),
+        trusted=door.project.trust.is_trusted,
         config_home=os.path.dirname(config_home(door.environ)),
         codex_home=door.environ.get("CODEX_HOME") or None,
     )

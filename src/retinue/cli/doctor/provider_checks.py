@@ -20,7 +20,7 @@ def _environment(door: Door) -> tuple[str, str, dict[str, str], Mapping[str, tup
     from retinue.config.model_config import model_environment, resolved
     from retinue.host.project_config import load
 
-    settings = load(door, strict=False)
+    settings = load(door.project, strict=False)
     models = settings.value.models
     name = models.default
     return (

@@ -1,0 +1,22 @@
+"""A project as a door works with it: its paths, the environment, and whether its files are trusted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from retinue.host.project_paths import Places
+from retinue.host.project_trust import TrustCheck
+
+
+@dataclass(frozen=True)
+class Project:
+    """`environ` may have what the configuration says of keys and addresses; `trust` was looked up without it."""
+
+    environ: Mapping[str, str]
+    paths: Places
+    trust: TrustCheck
+
+    @staticmethod
+    def of(environ: Mapping[str, str], paths: Places) -> Project:
+        return Project(environ, paths, TrustCheck(environ, paths))
