@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,20 +20,20 @@ from retinue.core.ids import run_id
 from retinue.core.redaction import Redactor
 from retinue.core.spawn import cannot_write, fork_point
 from retinue.core.spec import Base, Order
-from retinue.core.state import Ended
+from retinue.core.state import Ended, account_refusal
 from retinue.core.values import Capabilities, Mail, Message, Rules, checked
 from retinue.errors import ConfigError, NotFound, Refused, RetinueError
-from retinue.groups import Groups
 from retinue.maintenance import Retention
 from retinue.models.base import Model, Models
+from retinue.models.tool_limit import fitting, left_out
 from retinue.outcomes import Node, Outcome, build_outcome, state_word
 from retinue.pricing import PriceTag, Pricing
 from retinue.registry import Crew
-from retinue.runtime.bus import Delta, Step
 from retinue.runtime.clock import Clock, SystemClock
 from retinue.runtime.engine import Engine
 from retinue.runtime.secret_filter import learn_from
 from retinue.sandbox.open_directories import real_paths
+from retinue.steps import Steps
 from retinue.store.base import Row, Store, Summary
 from retinue.store.memory import MemoryStore
 from retinue.store.sqlite.sqlite_store import SqliteStore
@@ -42,7 +42,7 @@ from retinue.tools.builtin.builtin_tools import Kit
 from retinue.tools.toolbox import Toolbox
 
 
-class Retinue(Groups):
+class Retinue(Steps):
     """A runtime on one store. Use it as an async context manager.
 
     `store` is a path (SQLite), None (memory), or a `Store`. Agents named in `agents` are known from the start, so that
@@ -120,7 +120,7 @@ class Retinue(Groups):
 
     async def spawn(self, agent: Agent, task: str, *, key: str = "", **options: Any) -> str:
         """Start a run and return its id once it is recorded. The same `key` starts the same run only once."""
-        await self._known(agent)
+        await self.take_up(agent)
         order = self._crew.order(agent, task, options)
         id = run_id(0, "key", key) if key else run_id(self._clock.now(), self._clock.chance())
         event = Requested(id=id, order=order, tag=self._pricing.tag(order, self._clock.now()))
@@ -149,7 +149,7 @@ class Retinue(Groups):
         self, row: Row, task: str, agent: Agent | None, at: int | None, options: dict[str, Any]
     ) -> tuple[Order, Base]:
         agent = agent or self._crew.find(row.spec.order.agent)
-        await self._known(agent)
+        await self.take_up(agent)
         length = fork_point(row.run)
         if at is not None and at < length:
             length = complete_turns(await self._store.messages(row.spec.conversation, 0, max(0, at)))
@@ -167,7 +167,7 @@ class Retinue(Groups):
             return self._pricing.tags(order, self._clock.now(), n, row, base)
         if agent is None:
             raise ConfigError("a price tag needs an agent, or a run to fork")
-        await self._known(agent)
+        await self.take_up(agent)
         return self._pricing.tags(self._crew.order(agent, task, options), self._clock.now(), n)
 
     async def resume(self, run: str, task: str = "Go on.", **options: Any) -> str:
@@ -176,7 +176,7 @@ class Retinue(Groups):
         if not isinstance(row.run.state, Ended):
             raise Refused("open", f"run {run} has not ended; send it a message instead")
         agent = self._crew.find(row.spec.order.agent)
-        await self._known(agent)
+        await self.take_up(agent)
         base = Base(conversation=row.spec.conversation, length=row.run.length, start=row.run.start)
         if await self._store.messages(base.conversation, base.length, base.length + 1):
             raise Refused("conversation", f"run {run} has been resumed before; resume the last run, or fork this one")
@@ -224,11 +224,16 @@ class Retinue(Groups):
         """What keeps secrets out of everything that is written; `redactor.learn` adds to them."""
         return self._engine.redactor
 
-    async def _known(self, agent: Agent) -> None:
+    async def take_up(self, agent: Agent) -> None:
+        """Make an agent known; runs that waited for it go on."""
         if agent not in self._crew:
             self._crew.register(agent)
             self._crew.know_models()
             await self._engine.found.take_up()
+
+    def offer_model(self, name: str) -> None:
+        """Make a model known that no agent has, by its name alone: runs may ask for it."""
+        self._crew.know_model(name)
 
     # talking to runs
 
@@ -242,13 +247,17 @@ class Retinue(Groups):
             raise Refused("mail", why)
         await self._tell(run, Posted(mail=Mail(seq=0, text=text, steer=steer)))
 
-    async def retry(self, root: str = "") -> None:
-        """Runs that wait for their provider try at once, all or those of a tree: a key was brought, or money."""
+    async def retry(self, root: str = "", *, refused: Callable[[str], bool] | None = None) -> None:
+        """Runs that wait for their provider try at once, all or those of a tree: a key was brought, or money. With
+        `refused`, only those whose account was refused and of whose model's name it is true."""
         self._crew.learn_keys()
         self._crew.know_models()
         await self._engine.found.take_up()
-        for run in self._engine.waiting_for_provider(root):
-            await self._engine.record(run, Woke(early=True))
+        for id in self._engine.waiting_for_provider(root):
+            spec, run = self._engine.trees.spec(id), self._engine.trees.run(id)
+            if spec is None or run is None or (refused and not (account_refusal(run) and refused(spec.model))):
+                continue
+            await self._engine.record(id, Woke(early=True))
 
     async def answer(self, question: str, text: str) -> None:
         """Answer an open question by its id, or by its run as long as that asks nothing else."""
@@ -307,26 +316,6 @@ class Retinue(Groups):
         await self._row(run)
         return await self._outcome_or_none(run)
 
-    async def stream(self, run: str, after: int = 0) -> AsyncIterator[Step | Delta]:
-        """The steps of a run from number `after` on: those of the log first, then as they come, until its end."""
-        with self._engine.bus.watch(run) as watcher:
-            ended = None if await self._has_ended(run) else self._engine.ended(run)
-            try:
-                while True:
-                    while page := await self._store.entries(after, run):
-                        for after, entry in page:
-                            yield Step(after, entry)
-                    if ended is None or (ended.done() and watcher.queue.empty()):
-                        return
-                    while not watcher.lost and (item := await watcher.next(ended)) is not None:
-                        if isinstance(item, Delta) or item.seq > after:
-                            after = item.seq if isinstance(item, Step) else after
-                            yield item
-                    watcher.catch_up()
-            finally:
-                if ended is not None and not ended.done():
-                    ended.cancel()
-
     async def list(self, *, children: bool = False, limit: int = 100, before: str = "") -> Sequence[Summary]:
         """Runs, newest first. Those that were started by other runs are hidden unless asked for."""
         return await self._store.listing(children=children, limit=limit, before=before)
@@ -347,10 +336,17 @@ class Retinue(Groups):
             group=order.shown_group,
         )
 
-    async def messages(self, run: str) -> Sequence[Message]:
-        """A run's conversation, its fork's prefix included."""
+    async def messages(self, run: str, start: int = 0) -> Sequence[Message]:
+        """A run's conversation from message `start` on, its fork's prefix included."""
         row = await self._row(run)
-        return await self._store.messages(row.spec.conversation, 0, row.run.length)
+        return await self._store.messages(row.spec.conversation, start, row.run.length)
+
+    async def tools_left_out(self, run: str) -> str:
+        """What is said of the tools that a run holds and its model cannot be told of; "" when it is told of all."""
+        spec = (await self._row(run)).spec
+        offered = self._engine.performer.tools_for(spec)
+        most = getattr(self._crew.models.get(spec.model), "most_tools", 0)
+        return left_out(offered, fitting(offered, most), most)
 
     async def artifact(self, sha256: str, offset: int = 0, limit: int | None = None) -> bytes:
         """Bytes of something that was too long to be shown whole."""

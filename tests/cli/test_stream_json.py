@@ -8,7 +8,8 @@ from retinue.core.events import Entry, ModelFailed, Ordered, Replied, ToolReturn
 from retinue.core.spec import Order, Orders, Slot, Spec
 from retinue.core.state import Ended, Run, Thinking
 from retinue.core.values import Assistant, Call, Ending, Reply, Result, Usage, User
-from retinue.host.requests import Begun, Final, Heard, Item, Said, Stepped, Stood
+from retinue.host.requests import Begun, Heard, Item, Said, Stepped, Stood
+from retinue.steps import TreeRecord
 from retinue.store.base import Row
 from retinue.view.stream_json import Head, lines
 
@@ -38,7 +39,7 @@ def step(seq: int, run: str, at: int, event: Any, stale: str = "") -> Stepped:
     return Stepped(seq=seq, entry=Entry(run=run, at=at, event=event, stale=stale))
 
 
-def recorded() -> tuple[list[Item], Final]:
+def recorded() -> tuple[list[Item], TreeRecord]:
     delegating = Assistant(text="I delegate.", calls=(Call(id="c1", name="delegate_tasks", args='{"n":1}'),))
     looking = Assistant(calls=(Call(id="d1", name="write", args='{"path":"a"}'),))
     replied = Replied(attempt=1, reply=Reply(message=delegating, usage=USAGE, stop="calls", model="m"))
@@ -70,7 +71,7 @@ def recorded() -> tuple[list[Item], Final]:
         step(9, ROOT, 1_990, last),
         Heard(run=ROOT, n=3, message=Assistant(text="All done.")),
     ]
-    return items, Final(rows=(top, child))
+    return items, TreeRecord(rows=(top, child))
 
 
 def told(**head: Any) -> list[dict[str, Any]]:
@@ -171,5 +172,5 @@ def test_ends_have_the_subtypes_that_programs_know() -> None:
         ("cancelled", "cancelled", "error_cancelled"),
         ("failed", "server_error", "error_during_execution"),
     ):
-        (result,) = lines(Head(), [], Final(rows=(ended(TOP, state, 2_000, stop=stop, error="why"),)))
+        (result,) = lines(Head(), [], TreeRecord(rows=(ended(TOP, state, 2_000, stop=stop, error="why"),)))
         assert (result["subtype"], result["is_error"], result["result"]) == (subtype, True, "why")

@@ -18,6 +18,7 @@ from retinue.host import requests as wire
 from retinue.host.client import Client, reach
 from retinue.host.keys import carried
 from retinue.host.planner import Planned
+from retinue.steps import TreeRecord
 from retinue.view import format as words
 from retinue.view import totals as facts
 from retinue.view.format import json_line
@@ -146,11 +147,11 @@ def carry_out(door: Door, client: Client, run: str, wish: Wish, *, is_ours: bool
     return hand_over(door, final, wish, teller, watching.code)
 
 
-def _stream(watching: Watching, teller: Teller) -> wire.Final:
+def _stream(watching: Watching, teller: Teller) -> TreeRecord:
     """Everything as lines of JSON on stdout."""
     while True:
         thing = watching.next()
-        if isinstance(thing, wire.Final):
+        if isinstance(thing, TreeRecord):
             return thing
         if isinstance(thing, Notice):
             note(f"retinue: {thing.text}")
@@ -159,7 +160,7 @@ def _stream(watching: Watching, teller: Teller) -> wire.Final:
                 out(json_line(line))
 
 
-def _show(watching: Watching, door: Door, wish: Wish, teller: Teller) -> wire.Final:
+def _show(watching: Watching, door: Door, wish: Wish, teller: Teller) -> TreeRecord:
     """For people, on stderr: the live view where it can be drawn, otherwise a line for each change."""
     from retinue.cli.terminal import live, plain
 
@@ -168,7 +169,7 @@ def _show(watching: Watching, door: Door, wish: Wish, teller: Teller) -> wire.Fi
     return show(watching, door, can_answer=wish.can_answer)
 
 
-def hand_over(door: Door, final: wire.Final, wish: Wish, teller: Teller, code: int | None = None) -> int:
+def hand_over(door: Door, final: TreeRecord, wish: Wish, teller: Teller, code: int | None = None) -> int:
     """The answer on stdout and in files, the last line on stderr, and the exit code."""
     top = final.rows[0]
     end = facts.ending(top)

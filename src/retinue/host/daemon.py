@@ -30,7 +30,6 @@ from retinue.core.redaction import Redactor
 from retinue.core.secret_values import secrets_of
 from retinue.core.values import Limits, Rules
 from retinue.errors import ConfigError, RetinueError, SandboxMissing
-from retinue.host import follow as inside
 from retinue.host import requests as wire
 from retinue.host.builder import Plans
 from retinue.host.host import Desk, trouble
@@ -215,7 +214,7 @@ async def _attend(
     ports: dict[str, Any] = {"models": lender, "rules": rules, "secrets": lender.redactor}
     ports["retention"] = retention_of(lender.environ())
     async with Retinue(store, agents=agents, workspace=root, unsafe_bare=is_bare(), **ports) as retinue:
-        plans.learn = inside.learner(retinue)
+        plans.learn = retinue.offer_model
         host = Host(Desk(retinue, plans, leave, store), lender, store, _new_key(address))
         server = await _listen(host, address)
         try:

@@ -19,11 +19,12 @@ from retinue.core.capabilities import narrow
 from retinue.core.state import Ended
 from retinue.core.values import Budget, Capabilities
 from retinue.errors import NotFound, Refused, RetinueError, StoreFull
-from retinue.host import follow as inside
 from retinue.host import requests as wire
 from retinue.host.builder import Plans
+from retinue.host.follow import follow
 from retinue.host.mcp_pool import told
 from retinue.host.plan import Plan
+from retinue.models.catalog import CHAIN
 from retinue.open_questions import several
 from retinue.store.base import Row
 
@@ -50,9 +51,9 @@ class Desk:
                 return {"run": await self._placed(self._fork(want))}
             case wire.Watch():
                 await self._wake(want.run)
-                async for item in inside.follow(retinue, want.run, want.after, deltas=want.deltas):
+                async for item in follow(retinue, want.run, want.after, deltas=want.deltas):
                     await tell(item)
-                return await inside.final(retinue, want.run)
+                return await retinue.tree_record(want.run)
             case wire.Send():
                 await retinue.send(want.run, want.text, steer=want.steer)
             case wire.Cancel():
@@ -112,8 +113,8 @@ class Desk:
         servers = await self._plans.pool.servers(want.plan, {})
         mcp = [told(s) for s in servers.status()] if servers is not None else []
         run = await self._placed(self._retinue.spawn(agent, want.task, **options))
-        held = (await inside.row_of(self._retinue, run)).spec.capabilities
-        notes = [note for note in [await inside.crowded_out(self._retinue, run)] if note]
+        held = (await self._retinue.record(run)).spec.capabilities
+        notes = [note for note in [await self._retinue.tools_left_out(run)] if note]
         told_of = {"tools": list(held.tools or ()), "mode": held.mode or "manual", "mcp": mcp, "notes": notes}
         return {"run": run, **told_of}
 
@@ -130,10 +131,14 @@ class Desk:
 
     async def keys_brought(self, providers: Collection[str], resolve: Callable[[str], str]) -> None:
         """Runs that wait for a key of these providers go on."""
-        await inside.try_again(self._retinue, providers, resolve)
+
+        def is_theirs(model: str) -> bool:
+            return any(link.partition(":")[0] in providers for link in resolve(model).split(CHAIN))
+
+        await self._retinue.retry(refused=is_theirs)
 
     async def _resume(self, want: wire.Resume) -> str:
-        row = await inside.row_of(self._retinue, want.run)
+        row = await self._retinue.record(want.run)
         if not isinstance(row.run.state, Ended):
             await self._wake(want.run)
             await self._retinue.retry(row.spec.root)
@@ -148,7 +153,7 @@ class Desk:
         return await self._retinue.resume(want.run, want.task or "Go on.", **options)
 
     async def _fork(self, want: wire.Fork) -> str:
-        row = await inside.row_of(self._retinue, want.run)
+        row = await self._retinue.record(want.run)
         agent = await self._agent(row, want.plan)
         return await self._retinue.fork(want.run, want.task, agent=agent, at=want.at, **_again(row, want.terms, agent))
 
@@ -165,11 +170,11 @@ class Desk:
     async def _wake(self, run: str) -> None:
         """Let a run go on whose agents could not be built when the host started, or say why they still cannot be."""
         if run in self._retinue.dormant:
-            row = await inside.row_of(self._retinue, run)
+            row = await self._retinue.record(run)
             await self._agent(row, None)
             lead = await self._plans.home(row.spec.order.agent)
             assert lead is not None
-            await inside.take_up(self._retinue, lead)
+            await self._retinue.take_up(lead)
 
     async def _cancel(self, want: wire.Cancel) -> dict[str, str]:
         runs = want.runs or tuple(await self._open_tops())
@@ -214,7 +219,7 @@ class Desk:
         return await retinue.budget(want.run)
 
     async def _open_tops(self) -> list[str]:
-        rows = [await inside.row_of(self._retinue, id) for id in inside.open_runs(self._retinue)]
+        rows = [await self._retinue.record(id) for id in self._retinue.open_runs()]
         live = {row.spec.id for row in rows}
         return [row.spec.id for row in rows if row.spec.parent not in live]
 
@@ -223,7 +228,7 @@ class Desk:
             "pid": os.getpid(),
             "retinue": __version__,
             "store": self._store,
-            "open": len(inside.open_runs(self._retinue)),
+            "open": len(self._retinue.open_runs()),
             "dormant": list(self._retinue.dormant),
             "trouble": self._retinue.trouble,
         }

@@ -12,7 +12,6 @@ from pathlib import Path
 
 from retinue.api import Retinue
 from retinue.errors import HostGone
-from retinue.host import follow as inside
 from retinue.host import requests as wire
 from retinue.host.builder import Plans
 from retinue.host.client import Client
@@ -68,7 +67,7 @@ class LocalHost:
                 secrets=lender.redactor,
             ) as retinue:
                 plans = Plans("", lender, pool)
-                plans.learn = inside.learner(retinue)
+                plans.learn = retinue.offer_model
                 host = Host(Desk(retinue, plans, asyncio.Event()), lender, "", self._key)
                 reader, writer = await asyncio.open_unix_connection(sock=self._theirs, limit=wire.LINE_LIMIT)
                 await host.attend(reader, writer)

@@ -10,7 +10,8 @@ from retinue.core.values import Message
 from retinue.errors import NotFound
 from retinue.host.message_cursor import Place, inherited
 from retinue.host.project_paths import Places
-from retinue.host.requests import Begun, Final, Item, Stepped, Stood
+from retinue.host.requests import Begun, Item, Stepped, Stood
+from retinue.steps import TreeRecord
 from retinue.store.base import Row
 from retinue.store.sqlite.reader import Reader
 
@@ -30,7 +31,7 @@ class Book(Reader):
     def __exit__(self, *exc: object) -> None:
         self.close()
 
-    def tree(self, run: str) -> Final:
+    def tree(self, run: str) -> TreeRecord:
         """A run and everything below it, parents before their children."""
         top = self.row(run)
         if top is None:
@@ -42,12 +43,12 @@ class Book(Reader):
             todo.extend(self.children(row.spec.id))
         models = {m.name: m for m in self.load().models}
         priced = all((info := models.get(row.spec.model)) is None or info.priced for row in rows)
-        return Final(rows=tuple(rows), account=self.account(run), priced=priced)
+        return TreeRecord(rows=tuple(rows), account=self.account(run), priced=priced)
 
     def conversation(self, row: Row, start: int = 0) -> list[Message]:
         return self.messages(row.spec.conversation, start, row.run.length)
 
-    def history(self, final: Final) -> Iterator[Item]:
+    def history(self, final: TreeRecord) -> Iterator[Item]:
         """How a tree went, as far as it is on record: what a watcher would have been told."""
         rows = {row.spec.id: row for row in final.rows}
         said = {id: Place(inherited(row), self.conversation(row)) for id, row in rows.items()}

@@ -11,7 +11,6 @@ from typing import Any, Literal
 import msgspec
 
 from retinue.core import values
-from retinue.core.account import Account
 from retinue.core.events import Entry
 from retinue.core.spec import Spec
 from retinue.core.values import Message, Value
@@ -271,16 +270,6 @@ class Compacting(Value):
 
     done: int
     total: int
-
-
-class Final(Value):
-    """A tree at its end: the run first, then those below it, parents before children. `priced`: whether the price of
-    every model in it is known."""
-
-    rows: tuple[Row, ...]
-    account: Account | None = None
-    priced: bool = True
-    seq: int = 0
 
 
 class Told(Value):

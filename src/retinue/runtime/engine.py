@@ -199,6 +199,11 @@ class Engine:
         below = f"{place.rstrip('/')}/"
         return any(f"{spec.order.cwd}/".startswith(below) for spec, _ in self.trees.live())
 
+    @property
+    def position(self) -> int:
+        """The last position of the log that is written."""
+        return self._seq
+
     def waiting_for_provider(self, root: str = "") -> list[str]:
         """The runs that wait for their provider, all of them or those of one tree."""
         found = [self.trees.by_root.get(root)] if root else list(self.trees.by_root.values())

@@ -207,7 +207,7 @@ class Performer:
             raise ModelError(f"no model {spec.model!r} in this process", kind="invalid_request")
         conversation = await self.conversations.of(spec, run.length)
         order, definition = spec.order, shared.definitions[spec.order.agent]
-        offered, declarer = self._tools_for(spec), self._declarer(spec)
+        offered, declarer = self.tools_for(spec), self._declarer(spec)
         mark = self._engine.store.sent.marker(run.id, effect.attempt)
         request = Request(
             run=run.id,
@@ -223,7 +223,7 @@ class Performer:
             tools=offered if effect.purpose in ("turn", "grace") else (),
             max_output=effect.max_output,
             key=effect.key,
-            declared=offered if declarer is spec else self._tools_for(declarer),
+            declared=offered if declarer is spec else self.tools_for(declarer),
             progress=Progress(mark, is_told=getattr(model, "says_progress", False)),
         )
         self._progress[run.id] = (effect.attempt, request.progress)
@@ -248,7 +248,7 @@ class Performer:
             spec = parent
         return spec
 
-    def _tools_for(self, spec: Spec) -> tuple[ToolSchema, ...]:
+    def tools_for(self, spec: Spec) -> tuple[ToolSchema, ...]:
         """The agent's tools that its run may call; the same tuple for all runs of one kind."""
         tree = self._engine.trees.of(spec.id)
         held = tree.held(spec.id) if tree is not None else spec.capabilities

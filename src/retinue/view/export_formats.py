@@ -14,7 +14,8 @@ from retinue.core.events import Admitted, Answered, Asked, ChildEnded, ModelFail
 from retinue.core.values import Assistant, Message, Result
 from retinue.formats.safe_text import json_text, one_line, several_lines
 from retinue.host.record import Book
-from retinue.host.requests import Final, Stepped
+from retinue.host.requests import Stepped
+from retinue.steps import TreeRecord
 from retinue.store.base import Row
 from retinue.view import format as words
 from retinue.view import stream_json
@@ -24,7 +25,7 @@ from retinue.view.format import json_line
 FENCE = "```"
 
 
-def as_markdown(book: Book, final: Final) -> str:
+def as_markdown(book: Book, final: TreeRecord) -> str:
     """To read: every run with its conversation."""
     top = final.rows[0]
     lines = [f"# {one_line(top.spec.order.task, 120)}", "", facts.footer(final), ""]
@@ -60,18 +61,18 @@ def _fenced(text: str, kind: str = "") -> list[str]:
     return [fence + kind, text, fence]
 
 
-def as_jsonl(book: Book, final: Final) -> str:
+def as_jsonl(book: Book, final: TreeRecord) -> str:
     """To process: specs, steps and messages as they are stored, one a line."""
     return "\n".join(json_text(msgspec.json.encode(item).decode()) for item in book.history(final))
 
 
-def as_stream_json(book: Book, final: Final) -> str:
+def as_stream_json(book: Book, final: TreeRecord) -> str:
     """As `retinue run --output-format stream-json` would have written it."""
     head = stream_json.Head(version=__version__)
     return "\n".join(json_line(line) for line in stream_json.lines(head, book.history(final), final))
 
 
-def as_perfetto(book: Book, final: Final) -> str:
+def as_perfetto(book: Book, final: TreeRecord) -> str:
     """To see the times: a trace in Chrome's format, one lane for each run. ui.perfetto.dev opens it."""
     lanes = {row.spec.id: n for n, row in enumerate(final.rows, 1)}
     events: list[dict[str, Any]] = [
@@ -146,7 +147,7 @@ summary {{ cursor: pointer }}
 """
 
 
-def as_html(book: Book, final: Final) -> str:
+def as_html(book: Book, final: TreeRecord) -> str:
     """To share: one page without scripts. Everything in it is text, whatever a model wrote."""
     parts = []
     for n, row in enumerate(final.rows):
@@ -177,7 +178,7 @@ def _label(row: Row) -> str:
     return one_line(words.agent_label(row.spec.order.label or row.spec.order.agent), 200)
 
 
-FORMATS: dict[str, Callable[[Book, Final], str]] = {
+FORMATS: dict[str, Callable[[Book, TreeRecord], str]] = {
     "md": as_markdown,
     "jsonl": as_jsonl,
     "stream-json": as_stream_json,

@@ -13,8 +13,9 @@ from retinue.core.events import Asked, ModelFailed, Replied
 from retinue.core.spec import Spec
 from retinue.core.state import Ended
 from retinue.core.values import Assistant, Message, Result, Usage, Value
-from retinue.host.requests import Begun, Final, Heard, Item, Said, Stepped, Stood
+from retinue.host.requests import Begun, Heard, Item, Said, Stepped, Stood
 from retinue.outcomes import state_word
+from retinue.steps import TreeRecord
 from retinue.store.base import Row
 from retinue.view import format as words
 from retinue.view import totals as facts
@@ -199,7 +200,7 @@ class Teller:
         label = words.agent_label(spec.order.label or spec.order.agent)
         return self._line(run, "system", subtype=subtype, task_id=run, description=label, usage=counts, **fields)
 
-    def result(self, final: Final) -> dict[str, Any]:
+    def result(self, final: TreeRecord) -> dict[str, Any]:
         """The last line: what it came to."""
         top = final.rows[0]
         if not self._top:
@@ -254,7 +255,7 @@ class Teller:
         }
 
 
-def lines(head: Head, items: Iterable[Item], final: Final) -> Iterator[dict[str, Any]]:
+def lines(head: Head, items: Iterable[Item], final: TreeRecord) -> Iterator[dict[str, Any]]:
     """All lines of a tree, the result last."""
     teller = Teller(head)
     for item in items:

@@ -13,9 +13,9 @@ from retinue.core.spec import Spec
 from retinue.core.state import Ended, Short, Thinking
 from retinue.core.values import NANOS_PER_USD, Ending, Usage
 from retinue.host.listing import cache_json
-from retinue.host.requests import Final
 from retinue.outcomes import state_word
 from retinue.pricing import price_tag
+from retinue.steps import TreeRecord
 from retinue.store.base import Row
 from retinue.view import format as words
 
@@ -65,7 +65,7 @@ def more_of(row: Row) -> int:
     return row.run.state.more if isinstance(row.run.state, Short) else 0
 
 
-def failed(final: Final) -> int:
+def failed(final: TreeRecord) -> int:
     """How many sub-agents did not come to a good end; those that were cancelled on purpose are not among them."""
     return sum(word(row) in words.FAILURES for row in final.rows[1:])
 
@@ -95,7 +95,7 @@ class Spent(NamedTuple):
         return f"{words.tokens(self.tokens, is_bound=bool(self.tokens_estimated))} tokens", money
 
 
-def spent(final: Final) -> Spent:
+def spent(final: TreeRecord) -> Spent:
     """Of the whole tree, those included who are not kept."""
     total, account = tree_usage(final), final.account
     tokens, nanos = account.spent[:2] if account is not None else (total.tokens, total.nanos)
@@ -103,7 +103,7 @@ def spent(final: Final) -> Spent:
     return Spent(tokens, nanos / NANOS_PER_USD if final.priced else None, guess[0], guess[1] / NANOS_PER_USD)
 
 
-def tree_usage(final: Final) -> Usage:
+def tree_usage(final: TreeRecord) -> Usage:
     total = Usage()
     for row in final.rows:
         total = total.plus(row.run.usage)
@@ -117,7 +117,7 @@ def elapsed(row: Row, now: int = 0) -> int:
     return max(0, last - (row.run.started_at or row.spec.created_at)) if last else 0
 
 
-def footer(final: Final) -> str:
+def footer(final: TreeRecord) -> str:
     """`done in 5.1s · 8 agents (1 failed) · 18.9k tokens · $0.00 · retinue show 7f3a`."""
     top = final.rows[0]
     end = ending(top)
@@ -146,7 +146,7 @@ def usage_json(usage: Usage) -> dict[str, Any]:
     }
 
 
-def model_usage(final: Final) -> dict[str, dict[str, Any]]:
+def model_usage(final: TreeRecord) -> dict[str, dict[str, Any]]:
     by_model: dict[str, Usage] = {}
     for row in final.rows:
         name = row.run.model_used or row.spec.model
@@ -164,7 +164,7 @@ def model_usage(final: Final) -> dict[str, dict[str, Any]]:
     }
 
 
-def subagent_stats(final: Final) -> dict[str, Any]:
+def subagent_stats(final: TreeRecord) -> dict[str, Any]:
     below = final.rows[1:]
     depth = final.rows[0].spec.depth
     states = Counter(word(row) for row in below)
@@ -199,7 +199,7 @@ def cache_use(cached: Cached) -> dict[str, Any]:
     return cache_json(plain(cached))
 
 
-def tree_cache(final: Final) -> Cached:
+def tree_cache(final: TreeRecord) -> Cached:
     """What prompt caches gave to the whole tree, those included that were deleted."""
     return final.account.cache if final.account is not None else final.rows[0].run.cache
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 from retinue.host import requests as wire
+from retinue.steps import TreeRecord
 from retinue.view.rows import View
 from retinue.view.transcript import Transcripts
 
@@ -29,7 +30,7 @@ def feed(view: View, item: wire.Item, transcripts: Transcripts | None = None) ->
         transcripts.hear(item.run, item.message)
 
 
-def conclude(view: View, final: wire.Final) -> None:
+def conclude(view: View, final: TreeRecord) -> None:
     """How everything stands at the end."""
     for row in final.rows:
         view.take(row.spec)

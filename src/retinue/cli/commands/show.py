@@ -14,7 +14,7 @@ from retinue.core.values import Usage
 from retinue.formats.safe_text import one_line, several_lines
 from retinue.host.listing import Shelf
 from retinue.host.record import Book
-from retinue.host.requests import Final
+from retinue.steps import TreeRecord
 from retinue.store.base import Row
 from retinue.view import format as words
 from retinue.view import parked_runs as parked
@@ -44,7 +44,7 @@ def command(door: Door, run: str, as_json: bool) -> None:
     out("\n".join([*_header(final, line.state), "", *_tree(final, line.state == "paused"), *_result(final)]))
 
 
-def _agent(row: Row, final: Final) -> dict[str, object]:
+def _agent(row: Row, final: TreeRecord) -> dict[str, object]:
     end = facts.ending(row)
     return {
         "id": row.spec.id,
@@ -68,7 +68,7 @@ def _agent(row: Row, final: Final) -> dict[str, object]:
     }
 
 
-def _header(final: Final, state: str) -> list[str]:
+def _header(final: TreeRecord, state: str) -> list[str]:
     top = final.rows[0]
     order, (tokens, usd) = top.spec.order, facts.spent(final).words
     end = facts.ending(top)
@@ -100,7 +100,7 @@ def _header(final: Final, state: str) -> list[str]:
     return lines
 
 
-def _loaded(final: Final) -> list[str]:
+def _loaded(final: TreeRecord) -> list[str]:
     """The files that are part of somebody's instructions, each once, and what they cost in every turn."""
     files = {f.sha256 + f.path: f for row in final.rows for f in row.spec.order.loaded}
     if not files:
@@ -111,7 +111,7 @@ def _loaded(final: Final) -> list[str]:
     return lines + ([total] if len(each) > 1 else [])
 
 
-def _limits(final: Final) -> str | None:
+def _limits(final: TreeRecord) -> str | None:
     account = final.account
     if account is None or all(limit is None for limit in account.limit):
         return None
@@ -125,7 +125,7 @@ def _limits(final: Final) -> str | None:
     return "budget   " + ", ".join(parts)
 
 
-def _tree(final: Final, is_paused: bool) -> list[str]:
+def _tree(final: TreeRecord, is_paused: bool) -> list[str]:
     below: dict[str, list[Row]] = {}
     for row in final.rows[1:]:
         below.setdefault(row.spec.parent, []).append(row)
@@ -177,7 +177,7 @@ def _says(row: Row) -> str:
     return facts.waits_for(row) or (row.spec.order.task if row.spec.parent else "")
 
 
-def _result(final: Final) -> list[str]:
+def _result(final: TreeRecord) -> list[str]:
     end = facts.ending(final.rows[0])
     if end is None:
         return []

@@ -25,6 +25,7 @@ from retinue.cli.terminal.terminal_style import Manners, manners, size
 from retinue.cli.terminal.watched_run import Left, Notice, Watching
 from retinue.formats.safe_text import one_line, several_lines
 from retinue.host import requests as wire
+from retinue.steps import TreeRecord
 from retinue.view import format as words
 from retinue.view.call_summary import describe
 from retinue.view.rows import OVER, View, is_asked
@@ -36,7 +37,7 @@ FAILED = ("failed", "timed_out", "interrupted", "incomplete")
 AGAIN = "Your last attempt failed. Try again."
 
 
-def watch(watching: Watching, door: Door, *, can_answer: bool = False) -> wire.Final:
+def watch(watching: Watching, door: Door, *, can_answer: bool = False) -> TreeRecord:
     """Show a run until it has ended: in place where the terminal can do that, otherwise line by line."""
     how = manners(door.environ, sys.stderr, door.color)
     if not how.moves or door.is_reader:
@@ -64,12 +65,12 @@ class Live:
         self._painted = 0.0
         self._n_asking = 0
 
-    def run(self) -> wire.Final:
+    def run(self) -> TreeRecord:
         try:
             while True:
                 wait = max(0.0, self._painted + FRAME_SECONDS - time.monotonic())
                 thing = self._watching.next(wait, self._keys.fileno if self._keys.is_there else None)
-                if isinstance(thing, wire.Final):
+                if isinstance(thing, TreeRecord):
                     conclude(self._view, thing)
                     columns, lines = size(sys.stderr)
                     self._painter.leave(self._screen.last(now_ms(), columns, lines), columns)

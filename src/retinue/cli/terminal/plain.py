@@ -13,6 +13,7 @@ from retinue.cli.terminal.typed_answer import is_pasted, put
 from retinue.cli.terminal.watched_run import Notice, Watching
 from retinue.formats.safe_text import one_line
 from retinue.host import requests as wire
+from retinue.steps import TreeRecord
 from retinue.view import format as words
 from retinue.view.call_summary import describe
 from retinue.view.fan_out_costs import SETTLED_MS
@@ -25,7 +26,7 @@ COLORS = {"needs_input": YELLOW, "completed": GREEN, "queued": DIM, "cancelled":
 CALM = ("running", "waiting", "cancelling", "paused")
 
 
-def watch(watching: Watching, door: Door, *, can_answer: bool = False) -> wire.Final:
+def watch(watching: Watching, door: Door, *, can_answer: bool = False) -> TreeRecord:
     """Show a run until it has ended."""
     return Lines(watching, door, can_answer).run()
 
@@ -43,12 +44,12 @@ class Lines:
         self._asked: dict[str, Any] | None = None
         self._is_asking = False
 
-    def run(self) -> wire.Final:
+    def run(self) -> TreeRecord:
         while True:
             wait = SETTLED_MS / 1000 if self._view.fan_outs.is_open else None
             thing = self._watching.next(wait, sys.stdin.fileno if self._asked else None)
-            self._tell_fan_outs(0 if isinstance(thing, wire.Final) else SETTLED_MS)
-            if isinstance(thing, wire.Final):
+            self._tell_fan_outs(0 if isinstance(thing, TreeRecord) else SETTLED_MS)
+            if isinstance(thing, TreeRecord):
                 conclude(self._view, thing)
                 for id in self._view.order():
                     self._tell(id)

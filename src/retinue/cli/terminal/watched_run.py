@@ -20,6 +20,7 @@ from retinue.cli import exit_codes as exits
 from retinue.core.state import account_refusal
 from retinue.host import requests as wire
 from retinue.host.client import Client, as_error
+from retinue.steps import TreeRecord
 from retinue.store.base import Row
 from retinue.view import format as words
 from retinue.view import parked_runs as parked
@@ -84,7 +85,7 @@ def _nothing(number: int, frame: FrameType | None) -> None:
     """The wake-up file tells."""
 
 
-Thing = wire.Item | wire.Final | Notice
+Thing = wire.Item | TreeRecord | Notice
 
 
 @dataclass
@@ -99,7 +100,7 @@ class Watching:
     deltas: bool = False
     after: int = 0
     waits: bool = True
-    final: wire.Final | None = None
+    final: TreeRecord | None = None
     presses: list[int] = field(default_factory=list)
     listen: Callable[[wire.Item], object] | None = None
     _replies: dict[int, Callable[[Any], None]] = field(default_factory=dict)
@@ -111,8 +112,8 @@ class Watching:
     _is_news: bool = False
 
     def next(self, timeout_seconds: float | None = None, also: Callable[[], int] | None = None) -> Thing | None:
-        """The next thing, or None when the time is over or `also` (a file's number) can be read. The `Final` is last;
-        after it this must not be called again."""
+        """The next thing, or None when the time is over or `also` (a file's number) can be read. The `TreeRecord` is
+        last; after it this must not be called again."""
         if not self._number:
             self._number = self.client.begin(wire.Watch(run=self.run, after=self.after, deltas=self.deltas))
         while True:
@@ -145,7 +146,7 @@ class Watching:
             if told.id != self._number:
                 continue
             if told.is_last:
-                self.final = msgspec.convert(told.done, wire.Final)
+                self.final = msgspec.convert(told.done, TreeRecord)
                 return self.final
             if told.item is not None:
                 self._note(told.item)

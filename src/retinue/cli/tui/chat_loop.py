@@ -25,6 +25,7 @@ from retinue.host.keys import carried
 from retinue.host.listing import Shelf
 from retinue.host.planner import Planned
 from retinue.host.record import Book
+from retinue.steps import TreeRecord
 from retinue.tools.families.base import Family
 from retinue.view import format as words
 from retinue.view import totals as facts
@@ -177,18 +178,18 @@ class Chat:
             self._is_open = False
         return self._is_open
 
-    def _watch(self, watching: Watching) -> wire.Final:
+    def _watch(self, watching: Watching) -> TreeRecord:
         from retinue.cli.terminal import live, plain
 
         if self._door.is_quiet:
-            while not isinstance(thing := watching.next(), wire.Final):
+            while not isinstance(thing := watching.next(), TreeRecord):
                 pass
             return thing
         if sys.stderr.isatty():
             return live.watch(watching, self._door, can_answer=self._can_answer)
         return plain.watch(watching, self._door, can_answer=self._can_answer)
 
-    def _tell(self, final: wire.Final, code: int | None) -> None:
+    def _tell(self, final: TreeRecord, code: int | None) -> None:
         self.spent = self.spent.plus(facts.spent(final))
         end = facts.ending(final.rows[0])
         text = end.text if end is not None else ""

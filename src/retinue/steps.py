@@ -1,0 +1,115 @@
+"""What happens in runs, as it is recorded: a whole tree or one run of it, and how each stands."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+from retinue.core.account import Account
+from retinue.core.events import Requested
+from retinue.core.state import Ended
+from retinue.core.values import Value
+from retinue.errors import NotFound
+from retinue.groups import Groups
+from retinue.runtime.bus import Delta, Step
+from retinue.store.base import Row
+
+
+class TreeRecord(Value):
+    """A tree as it is on record: the run first, then those below it, parents before children. `priced`: whether the
+    price of every model in it is known. `seq` is the log's last position then."""
+
+    rows: tuple[Row, ...]
+    account: Account | None = None
+    priced: bool = True
+    seq: int = 0
+
+
+class Steps(Groups):
+    """The part of `Retinue` that tells what happens in runs."""
+
+    async def watch(self, root: str, after: int = 0, *, deltas: bool = False) -> AsyncIterator[Step | Delta]:
+        """The steps of a run and of everything below it, from position `after` of the log on: those of the log first,
+        then as they come, until it has ended. With `deltas`, also text as models write it."""
+        engine, store, family = self._engine, self._store, _Family(self, root)
+        with engine.bus.watch() as watcher:
+            await engine.caught_up()
+            row = await self._row(root)
+            ended = None if isinstance(row.run.state, Ended) and await store.row(root) else engine.ended(root)
+            if not after and (first := await store.entries(0, root, limit=1)):
+                after = first[0][0] - 1
+            try:
+                while True:
+                    while page := await store.entries(after):
+                        for after, entry in page:
+                            step = Step(after, entry)
+                            if await family.has(run_of(step)):
+                                yield step
+                    if ended is None or (ended.done() and watcher.queue.empty()):
+                        return
+                    while not watcher.lost and (item := await watcher.next(ended)) is not None:
+                        if isinstance(item, Delta):
+                            if deltas and family.is_known(item.run):
+                                yield item
+                        elif item.seq > after:
+                            after = item.seq
+                            if await family.has(run_of(item)):
+                                yield item
+                    watcher.catch_up()
+            finally:
+                if ended is not None and not ended.done():
+                    ended.cancel()
+
+    async def stream(self, run: str, after: int = 0) -> AsyncIterator[Step | Delta]:
+        """What `watch` tells of this one run, with the text that its model writes."""
+        async for item in self.watch(run, after, deltas=True):
+            if (item.run if isinstance(item, Delta) else run_of(item)) == run:
+                yield item
+
+    async def record(self, run: str) -> Row:
+        """A run as it stands: what was asked of it, and its state."""
+        return await self._row(run)
+
+    async def tree_record(self, run: str) -> TreeRecord:
+        """A run and everything below it, as they are on record."""
+        store = self._store
+        top = await store.row(run)
+        if top is None:
+            raise NotFound(f"no run {run!r}")
+        rows, todo = [], [top]
+        while todo:
+            row = todo.pop(0)
+            rows.append(row)
+            todo.extend(await store.children(row.spec.id))
+        known = self._engine.trees.shared.models
+        priced = all((info := known.get(row.spec.model)) is None or info.priced for row in rows)
+        return TreeRecord(rows=tuple(rows), account=await store.account(run), priced=priced, seq=self._engine.position)
+
+    def open_runs(self) -> list[str]:
+        """The runs that have not ended."""
+        return [spec.id for spec, _ in self._engine.trees.live()]
+
+
+def run_of(step: Step) -> str:
+    """The run that a step is about; "" for what concerns the whole store."""
+    event = step.entry.event
+    return event.id if isinstance(event, Requested) else step.entry.run
+
+
+class _Family:
+    """Who belongs to the tree below a run, found by asking for parents."""
+
+    def __init__(self, steps: Steps, top: str) -> None:
+        self._steps, self._known = steps, {top: True, "": False}
+
+    async def has(self, run: str) -> bool:
+        known = self._known.get(run)
+        if known is None:
+            try:
+                row = await self._steps.record(run)
+            except NotFound:
+                return False
+            known = self._known[run] = await self.has(row.spec.parent)
+        return known
+
+    def is_known(self, run: str) -> bool:
+        return self._known.get(run, False)
