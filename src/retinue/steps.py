@@ -13,6 +13,8 @@ from retinue.groups import Groups
 from retinue.runtime.bus import Delta, Step
 from retinue.store.base import Row
 
+__all__ = ["Row", "Steps", "TreeRecord", "run_of"]
+
 
 class TreeRecord(Value):
     """A tree as it is on record: the run first, then those below it, parents before children. `priced`: whether the

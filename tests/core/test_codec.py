@@ -21,7 +21,7 @@ from retinue.core.effects import (
     Transmit,
 )
 from retinue.core.events import AnyEvent, Entry
-from retinue.core.ids import clip, digest, run_id
+from retinue.core.ids import digest, run_id
 from retinue.core.spec import Context, Lane, Order, Spec
 from retinue.core.state import (
     AnyState,
@@ -51,6 +51,7 @@ from retinue.core.values import (
     Usage,
     User,
 )
+from retinue.formats.fair_cut import clip
 from tests.core.driver import Story, call, hand, through_json
 from tests.core.test_terminal import EVERY_EVENT, name_of
 

@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from retinue.core.answer_layout import Long, Page, Part, Sheet, closed, fit_here, fitting
-from retinue.core.ids import clip
-from retinue.formats.fair_cut import boundary, cut, fair
+from retinue.formats.fair_cut import boundary, clip, cut, fair
 
 HOSTILE = ['"' * 9_000, "\\" * 9_000, "\x00\x1b\n" * 3_000, "😀" * 9_000, "e\u0301" * 4_500, "", "short"]
 

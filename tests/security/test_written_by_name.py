@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from retinue.channels.file import JsonLines
-from retinue.cli import answer_file
 from retinue.core.values import Delivery, Origin
 from retinue.errors import ConfigError, RetinueError
+from retinue.host import answer_file
 from retinue.sandbox import git_repository as git
 from retinue.testing import call
 from tests.cli.house import house

@@ -11,9 +11,8 @@ from pathlib import Path
 
 from retinue.agent_files.agent_spec import tokens_in
 from retinue.agent_files.discovery import folders_between
-from retinue.core.ids import clean
 from retinue.core.values import Value
-from retinue.formats.safe_text import one_line
+from retinue.formats.safe_text import clean, one_line
 from retinue.sandbox.bounded_read import is_beneath, read_beneath, real, shown
 
 NAMES = ("AGENTS.md", "CLAUDE.md", "GEMINI.md")

@@ -11,9 +11,9 @@ from typing import Any
 from retinue.agent_files.agent_spec import PermissionMode, Severity, did_you_mean
 from retinue.agent_files.frontmatter import Document, Hint, kind_of
 from retinue.agent_files.tool_aliases import split_names
-from retinue.core.ids import clean
 from retinue.core.values import Budget
 from retinue.formats.durations import seconds
+from retinue.formats.safe_text import clean
 
 MODES: dict[str, PermissionMode] = {
     "manual": "manual",

@@ -15,7 +15,7 @@ from typing import Any
 
 from retinue.agent_files.agent_spec import Complaint, Severity
 from retinue.core.arguments import BadArguments, parse
-from retinue.core.ids import clean
+from retinue.formats.safe_text import clean
 
 MAX_BYTES = 1 << 20
 MAX_HEAD = 1 << 18

@@ -19,10 +19,9 @@ from retinue.agent_files.discovery import folders_between, project_root_of
 from retinue.agent_files.fields import Fields
 from retinue.agent_files.frontmatter import Document, read_markdown
 from retinue.agent_files.tool_aliases import SHELL, resolve, split_names
-from retinue.core.ids import clean
 from retinue.core.redaction import Redactor
 from retinue.core.values import Restart, Value
-from retinue.formats.safe_text import one_line
+from retinue.formats.safe_text import clean, one_line
 from retinue.sandbox import folder_operations as folders
 from retinue.sandbox.bounded_read import MAX_BYTES, is_beneath, read_beneath, real, shown
 from retinue.sandbox.open_beneath import open_real

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from retinue import __version__
-from retinue.cli import answer_file
 from retinue.cli import exit_codes as exits
 from retinue.cli.context import Door, note, out
 from retinue.cli.terminal.watched_run import Left, Notice, Signals, Watching
 from retinue.formats.safe_text import one_line
+from retinue.host import answer_file
 from retinue.host import requests as wire
 from retinue.host.client import Client, reach
 from retinue.host.keys import carried

@@ -12,8 +12,8 @@ import click
 
 from retinue.cli.context import Door
 from retinue.config.schema import Configuration
-from retinue.core.ids import clean
 from retinue.errors import ConfigError
+from retinue.formats.safe_text import clean
 from retinue.host import project_config, run_defaults
 from retinue.host.run_setup import RunSetup, family_names, permission_rules
 

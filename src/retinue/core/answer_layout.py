@@ -11,9 +11,9 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from retinue.core.ids import clean
 from retinue.core.values import Ending
 from retinue.formats.fair_cut import cut, fair, missing, missing_in, same
+from retinue.formats.safe_text import clean
 
 L = TypeVar("L", bound="Laid")
 _FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})(.*)$")

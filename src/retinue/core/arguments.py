@@ -6,7 +6,7 @@ import json
 import math
 from typing import Any
 
-from retinue.core.ids import clean
+from retinue.formats.safe_text import clean
 
 MAX_BYTES = 1 << 20
 MAX_DEPTH = 64

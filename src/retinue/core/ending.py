@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from retinue.core.account import Guess
 from retinue.core.effects import Abort
 from retinue.core.events import Aborted, Admitted, CancelAsked, ChildEnded, Posted
-from retinue.core.ids import clip, digest
+from retinue.core.ids import digest
 from retinue.core.notices import is_known, listed, skipped, tell
 from retinue.core.price_tags import reckon
 from retinue.core.provenance import add, is_dismissed, note_of, total
@@ -31,6 +31,7 @@ from retinue.core.state import (
 from retinue.core.step_context import Desk
 from retinue.core.values import Delivery, End, Ending, Helpers, Mail, ModelInfo, Usage, Who
 from retinue.errors import InvalidTransition
+from retinue.formats.fair_cut import clip
 
 NO_HELPERS = Helpers()
 ENDED_BY: dict[End, Who] = {"timed_out": "limit", "incomplete": "limit", "interrupted": "system"}

@@ -1,19 +1,8 @@
-"""Names and cuts: stable ids for logical acts, and texts that can be stored and shown."""
+"""Stable names for logical acts."""
 
 from __future__ import annotations
 
 import hashlib
-
-from retinue.formats.fair_cut import boundary, missing
-
-
-def clean(text: str) -> str:
-    """Half a surrogate pair can be neither stored nor sent: it becomes U+FFFD."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return text
 
 
 def digest(*parts: object) -> str:
@@ -36,11 +25,3 @@ def moment(at: int, turn: int, index: int) -> int:
     """The time in the ids of those whom a call starts. The calls of a run count as made one after the other, however
     fast it was, so that no two of its children are named after the same millisecond."""
     return at + (max(0, turn - 1) << 6) + index
-
-
-def clip(text: str, cap: int, where: str = "") -> str:
-    """At most `cap` characters of `text`; a cut says how much is missing and which artifact holds the whole."""
-    if len(text) <= cap:
-        return text
-    k = boundary(text, cap)
-    return text[:k] + missing(len(text) - k, len(text), f"artifact {where}" if where else "")

@@ -10,11 +10,10 @@ from functools import lru_cache
 
 from retinue.core.answer_layout import Long, Page, Part, fit_here
 from retinue.core.effects import ChildOutcome
-from retinue.core.ids import clip
 from retinue.core.spec import Order, Spec
 from retinue.core.state import Run
 from retinue.core.values import Definition, Ending, Words
-from retinue.formats.fair_cut import boundary, cut, missing, missing_in
+from retinue.formats.fair_cut import boundary, clip, cut, missing, missing_in
 from retinue.formats.money import bound
 from retinue.formats.safe_text import one_line
 

@@ -14,8 +14,9 @@ from typing import Literal
 import msgspec
 
 from retinue.core.arguments import BadArguments, parse
-from retinue.core.ids import clip, digest
+from retinue.core.ids import digest
 from retinue.core.values import MODES, Call, Capabilities, Grant, Guard, Value
+from retinue.formats.fair_cut import clip
 from retinue.formats.host_names import spelled
 
 Verdict = Literal["allow", "ask", "deny"]

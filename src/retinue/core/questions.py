@@ -13,11 +13,12 @@ from retinue.core.calls import ONE_CALL, announce, beyond_budget, close_call, le
 from retinue.core.capabilities import gate
 from retinue.core.children import stale
 from retinue.core.events import Answered, Asked, Decided, Granted, Posted
-from retinue.core.ids import clip, digest
+from retinue.core.ids import digest
 from retinue.core.spawn import cannot_write
 from retinue.core.state import NOTHING, Calls, Question, Run, calls_of
 from retinue.core.step_context import Desk
 from retinue.core.values import Call, Grant, Guard, Mail, Result, Usage
+from retinue.formats.fair_cut import clip
 
 TEXT = 4_000
 NOBODY = "Nobody is there to answer. Go on with your best judgement, and say in your result what you assumed."

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from retinue.core.calls import dispatch
 from retinue.core.ending import break_off, charged, finish, free_slots, guess, within
 from retinue.core.events import ModelFailed, Replied
-from retinue.core.ids import clip, digest
+from retinue.core.ids import digest
 from retinue.core.price_tags import reckon, warm_until
 from retinue.core.state import NOTHING, REFUSALS, Run, Thinking
 from retinue.core.step_context import Desk, idle, seated, weight
@@ -26,6 +26,7 @@ from retinue.core.turn import (
     why_no_more,
 )
 from retinue.core.values import MOST_TOKENS, Artifact, Reply, Usage, User
+from retinue.formats.fair_cut import clip
 
 TOO_LONG = ("context_exhausted", "too_large")
 """What is too large for a provider's gate is cured like what is too long for its model."""

@@ -12,13 +12,14 @@ from retinue.core.budget_queues import LATEST
 from retinue.core.effects import CallModel, Purpose
 from retinue.core.ending import finish, free_slots
 from retinue.core.hold_request import GO, Ask, Verdict
-from retinue.core.ids import clip, digest
+from retinue.core.ids import digest
 from retinue.core.limit_questions import needed_more, question_id, question_text
 from retinue.core.price_tags import expected_of_cache
 from retinue.core.shortage import shortage
 from retinue.core.state import NEW_CALL, NOTHING, Amounts, Kept, Run, Short, Thinking, Waiting
 from retinue.core.step_context import Desk, size, weight
 from retinue.core.values import Mail, User
+from retinue.formats.fair_cut import clip
 
 LAST_TURN = "This is your last turn: {why}. Answer now with what you have, in plain text and without calling tools."
 GRACE = "You have used all your turns. Hand in your result now; nothing after this reply is read."

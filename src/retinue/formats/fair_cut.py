@@ -101,3 +101,11 @@ def cut(
     while k and (over := size(seal(text[:k])) - rest) > 0:
         k = boundary(text, max(0, k - over))
     return seal(text[:k]) + note(len(text) - k, len(text), where)
+
+
+def clip(text: str, cap: int, where: str = "") -> str:
+    """At most `cap` characters of `text`; a cut says how much is missing and which artifact holds the whole."""
+    if len(text) <= cap:
+        return text
+    k = boundary(text, cap)
+    return text[:k] + missing(len(text) - k, len(text), f"artifact {where}" if where else "")

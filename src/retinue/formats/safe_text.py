@@ -177,3 +177,12 @@ def _utf16(c: str) -> str:
 _SHOWN, _SPELLED, _SPELLED_NAME = _Table(_shown), _Table(_spelled), _Table(_spelled_name)
 _JSON = _Table(lambda c: c if _is_seen(c) or c in "\n\t" else _utf16(c))
 _SHAPE = _Table(lambda c: "m" if unicodedata.category(c) in ("Mn", "Me") else "-")
+
+
+def clean(text: str) -> str:
+    """Half a surrogate pair can be neither stored nor sent: it becomes U+FFFD."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text

@@ -11,8 +11,6 @@ from typing import Any
 from msgspec.structs import replace
 
 from retinue.config.schema import Configuration
-from retinue.core.redaction import Redactor
-from retinue.core.secret_values import secrets_of
 from retinue.errors import ConfigError
 from retinue.host import model_choice as provider
 from retinue.host import project_agents as shelved
@@ -127,5 +125,4 @@ def _instead(names: Sequence[str], model: str, why: str) -> str:
 def _files(project: Project, trusted: bool) -> Any:
     from retinue.agent_files.agents_md import loaded_files
 
-    redactor = Redactor(secrets_of(project.environ))
-    return loaded_files(project.paths.cwd, project.paths.root, trusted=trusted, hide=redactor.clean_bytes)
+    return loaded_files(project.paths.cwd, project.paths.root, trusted=trusted, hide=project.redactor.clean_bytes)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from retinue.core.redaction import Redactor
+from retinue.core.secret_values import secrets_of
 from retinue.host.project_paths import Places
 from retinue.host.project_trust import TrustCheck
 
@@ -16,6 +18,11 @@ class Project:
     environ: Mapping[str, str]
     paths: Places
     trust: TrustCheck
+
+    @property
+    def redactor(self) -> Redactor:
+        """What takes the secrets of the environment out of texts."""
+        return Redactor(secrets_of(self.environ))
 
     @staticmethod
     def of(environ: Mapping[str, str], paths: Places) -> Project:

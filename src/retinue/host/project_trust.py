@@ -11,9 +11,21 @@ from typing import TYPE_CHECKING
 
 from retinue.errors import ConfigError
 from retinue.host.project_paths import Places, data_home
+from retinue.sandbox.regular_file import read_small
 
 if TYPE_CHECKING:
     from retinue.config.trust_record import Standing, Trust
+
+
+MOST_BYTES = 8 << 20
+
+
+def project_text(path: str) -> str | None:
+    """The text of a file that may be anything; None for what is none."""
+    try:
+        return read_small(path, MOST_BYTES).decode("utf-8-sig")
+    except (OSError, UnicodeDecodeError):
+        return None
 
 
 def trust_file(environ: Mapping[str, str]) -> str:

@@ -14,9 +14,10 @@ from typing import Any, Literal
 import msgspec
 from msgspec.structs import replace
 
-from retinue.core.ids import clean, digest
+from retinue.core.ids import digest
 from retinue.core.values import Assistant, Call, Image, Message, Reply, Result, ToolSchema, Usage, User
 from retinue.errors import ModelError, ModelRejected, ModelUnavailable
+from retinue.formats.safe_text import clean
 from retinue.formats.sse import Events
 from retinue.models.anthropic_errors import failure_of
 from retinue.models.codec import Decoder, Options, arguments, count, keep_opaque, opaque_for

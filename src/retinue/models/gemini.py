@@ -16,9 +16,9 @@ import msgspec
 from msgspec.structs import replace
 
 from retinue.core.history import OUR_ID
-from retinue.core.ids import clean
 from retinue.core.values import Assistant, Call, Image, Message, Reply, Result, ToolSchema, Usage, User
 from retinue.errors import ModelError, ModelRejected, ModelUnavailable
+from retinue.formats.safe_text import clean
 from retinue.formats.sse import Events
 from retinue.models.codec import Options, arguments, count, keep_opaque, opaque_for
 from retinue.models.gemini_errors import error_in, failure_of

@@ -19,9 +19,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Literal
 
-from retinue.core.ids import clean, digest
+from retinue.core.ids import digest
 from retinue.core.values import Assistant, Call, ModelInfo, Reply, Usage
 from retinue.errors import ConfigError, ModelError, ModelRejected, ModelUnavailable
+from retinue.formats.safe_text import clean
 from retinue.models.base import Request
 from retinue.models.codec import Options
 from retinue.models.gguf import read_facts, read_window

@@ -15,9 +15,10 @@ from urllib.parse import quote
 
 import msgspec
 
-from retinue.core.ids import clean, digest
+from retinue.core.ids import digest
 from retinue.core.values import Assistant, Call, Image, Message, Reply, Result, ToolSchema, Usage, User
 from retinue.errors import ModelError, ModelRejected, ModelUnavailable
+from retinue.formats.safe_text import clean
 from retinue.formats.sse import Events
 from retinue.models.codec import Options, arguments, count, keep_opaque, opaque_for
 from retinue.models.openai_chat_reply import plain_reply

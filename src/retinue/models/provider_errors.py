@@ -7,9 +7,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from retinue.core.ids import clean
 from retinue.errors import ModelError, ModelRejected, ModelUnavailable
-from retinue.formats.safe_text import one_line
+from retinue.formats.safe_text import clean, one_line
 from retinue.models.governor import REFUSALS
 from retinue.models.limit_headers import asked_for
 

@@ -11,7 +11,7 @@ import re
 from collections.abc import Collection, Iterator
 from typing import Any, NamedTuple
 
-from retinue.core.ids import clean
+from retinue.formats.safe_text import clean
 
 MAX_CALL = 1 << 16
 MAX_DEPTH = 64

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from retinue.core.answer_layout import Laid, fit
-from retinue.core.ids import clean, clip
 from retinue.core.spec import Orders, Spec
-from retinue.formats.fair_cut import cut
+from retinue.formats.fair_cut import clip, cut
+from retinue.formats.safe_text import clean
 
 BESIDE = 6_000
 """Characters of a notice that are not the text it is about."""

@@ -29,7 +29,7 @@ from retinue.core.events import (
     Woke,
 )
 from retinue.core.history import History
-from retinue.core.ids import clean, clip, moment
+from retinue.core.ids import moment
 from retinue.core.image_checks import taken_in
 from retinue.core.limit_questions import with_budget_of_now
 from retinue.core.notices import plain_page
@@ -37,6 +37,8 @@ from retinue.core.spec import Order, Orders, Spec
 from retinue.core.state import Run
 from retinue.core.values import Reply, ToolSchema, Work, checked
 from retinue.errors import ModelError, ModelUnavailable, RetinueError
+from retinue.formats.fair_cut import clip
+from retinue.formats.safe_text import clean
 from retinue.models.base import Model, Progress, Request
 from retinue.runtime.conversations import Conversations
 from retinue.runtime.coroutines import asked_to_stop, at_once

@@ -6,9 +6,10 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from retinue.core.ids import clean, digest
+from retinue.core.ids import digest
 from retinue.core.redaction import Redactor
 from retinue.core.values import Reply
+from retinue.formats.safe_text import clean
 
 
 def own_ids(reply: Reply, redactor: Redactor) -> Reply:

@@ -7,7 +7,7 @@ import os
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
-from retinue.core.ids import clean
+from retinue.formats.safe_text import clean
 from retinue.sandbox.open_beneath import open_real
 from retinue.sandbox.regular_file import drain, open_regular
 

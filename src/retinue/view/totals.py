@@ -10,7 +10,7 @@ import msgspec
 from retinue.core.cache_figures import Cached
 from retinue.core.provenance import tell
 from retinue.core.spec import Spec
-from retinue.core.state import Ended, Short, Thinking
+from retinue.core.state import Ended, Short, Thinking, account_refusal, calls_of
 from retinue.core.values import NANOS_PER_USD, Ending, Usage
 from retinue.host.listing import cache_json
 from retinue.outcomes import state_word
@@ -25,6 +25,26 @@ STATUS = {"completed": "completed", "cancelled": "stopped"}
 
 def ending(row: Row) -> Ending | None:
     return row.run.state.ending if isinstance(row.run.state, Ended) else None
+
+
+def has_ended(row: Row) -> bool:
+    return isinstance(row.run.state, Ended)
+
+
+def refused_account(row: Row) -> str:
+    """Why the provider refuses the account of a run, "" when it does not."""
+    return account_refusal(row.run)
+
+
+def says(row: Row) -> str:
+    """The last thing that is to be known of a run: how it ended, what it asks, what it waits for."""
+    end = ending(row)
+    if end is not None:
+        return end.error if end.state != "completed" else end.text
+    calls = calls_of(row.run)
+    if calls is not None and calls.questions:
+        return "asks: " + calls.questions[0].text
+    return waits_for(row) or (row.spec.order.task if row.spec.parent else "")
 
 
 def missing(row: Row) -> str:

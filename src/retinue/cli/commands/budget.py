@@ -12,21 +12,16 @@ from retinue.cli.context import Door, Duration, common, note, out, pass_door
 from retinue.cli.foreground_run import line_to
 from retinue.cli.run_argument import run_argument
 from retinue.cli.terminal import limit_answer as raising
-from retinue.core.account import DIMENSIONS, UNLIMITED, Account
-from retinue.core.budget_shares import written
-from retinue.core.state import Ended
 from retinue.formats.safe_text import one_line
 from retinue.host import requests as wire
 from retinue.host.listing import Line, Shelf
 from retinue.host.record import Book
-from retinue.store.base import Row
+from retinue.steps import Row
 from retinue.view import format as words
 from retinue.view import parked_runs as parked
 from retinue.view import totals as facts
+from retinue.view.budget_table import AT_LIMIT, NAMES, Account, account_json, amount_text, has_limits, table
 from retinue.view.format import json_line
-
-NAMES = {"tokens": "tokens", "usd": "dollars", "turns": "turns", "calls": "tool calls"}
-THEN = {"land": "a last turn, to hand in what there is", "ask": "a person is asked", "stop": "it ends at once"}
 
 
 @click.command("budget")
@@ -72,14 +67,14 @@ def command(door: Door, /, run: str, then: str | None, as_json: bool, **more: An
 
 
 def _told(door: Door, line: Line, done: dict[str, Any], then: str | None, more: dict[str, Any]) -> None:
-    added = [raising.amount(name, more[name]) for name in DIMENSIONS if more[name]]
+    added = [amount_text(name, more[name]) for name in NAMES if more[name]]
     added += [f"{words.span(more['seconds'] * 1000)} of time"] * bool(more["seconds"])
     name = f"{line.label} {line.short}"
     if added:
-        limits = [raising.amount(n, done["limit"][n]) for n in DIMENSIONS if done.get("limit", {}).get(n) is not None]
+        limits = [amount_text(n, done["limit"][n]) for n in NAMES if done.get("limit", {}).get(n) is not None]
         door.say(f"added {' and '.join(added)}: {name} may spend {', '.join(limits) or 'without limit'} in all")
     if then:
-        door.say(f"at a limit of {name}: {THEN[then]}")
+        door.say(f"at a limit of {name}: {AT_LIMIT[then]}")
     if done.get("questions"):
         note(f"retinue: {name} still waits, it needs more than that: retinue budget {line.short}")
 
@@ -93,11 +88,11 @@ def _look(door: Door, line: Line, as_json: bool) -> None:
     if as_json:
         out(json_line(_as_json(line, row, account, list(asked), above)))
         return
-    if account.limit == UNLIMITED:
+    if not has_limits(account):
         out(f"{line.label} {line.short} has no limit of its own and draws from {_whose(above)}.")
     else:
-        out(_table(line, account))
-    if row.run.deadline is not None and not isinstance(row.run.state, Ended):
+        out(table(f"{line.label} {line.short}", account))
+    if row.run.deadline is not None and not facts.has_ended(row):
         out(f"deadline  in {words.span(max(0, row.run.deadline - int(time.time() * 1000)))}")
     for text, waiting in asked.items():
         out(f"asks      {one_line(text, 400)}")
@@ -109,7 +104,7 @@ def _above(book: Book, row: Row) -> Row | None:
     """The nearest run above it that has limits."""
     while row.spec.parent and (up := book.row(row.spec.parent)) is not None:
         account = book.account(up.spec.id)
-        if account is not None and account.limit != UNLIMITED:
+        if has_limits(account):
             return up
         row = up
     return None
@@ -122,34 +117,10 @@ def _whose(above: Row | None) -> str:
     return f"{one_line(words.agent_label(order.label or order.agent), 40)} {id}: retinue budget {id}"
 
 
-def _table(line: Line, account: Account) -> str:
-    rows = [(f"{line.label} {line.short}", "spent", "held", "limit", "left")]
-    for i, name in enumerate(DIMENSIONS):
-        limit, spent, held = account.limit[i], account.spent[i], account.held[i]
-        if limit is None and not spent:
-            continue
-        left = "-" if limit is None else _bare(i, max(0, limit - spent - held))
-        rows.append((NAMES[name], _bare(i, spent), _bare(i, held), "-" if limit is None else _bare(i, limit), left))
-    widths = [max(len(row[n]) for row in rows) for n in range(5)]
-    lines = ["  ".join([row[0].ljust(widths[0]), *(row[n].rjust(widths[n]) for n in range(1, 5))]) for row in rows]
-    return "\n".join([*lines, f"at limit  {THEN[account.on_limit]}"])
-
-
-def _bare(i: int, amount: int) -> str:
-    return written(i, amount) if i == 1 else f"{amount:,}"
-
-
 def _as_json(line: Line, row: Row, account: Account, asked: list[str], above: Row | None) -> dict[str, Any]:
-    def amounts(of: Any) -> dict[str, Any]:
-        return {n: None if a is None else a / 1e9 if n == "usd" else a for n, a in zip(DIMENSIONS, of, strict=True)}
-
     return {
         "run": line.id,
-        "limit": amounts(account.limit),
-        "spent": amounts(account.spent),
-        "held": amounts(account.held),
-        "kept_for_last_turn": amounts(account.reserve),
-        "on_limit": account.on_limit,
+        **account_json(account),
         "deadline": row.run.deadline,
         "asks": asked,
         "draws_from": above.spec.id if above is not None else "",

@@ -12,8 +12,6 @@ from retinue.cli.context import Door, common, option, pass_door
 from retinue.cli.terminal.prompt import Piped, Plain, Prompt, Rich
 from retinue.cli.terminal.terminal_style import is_reader, manners
 from retinue.cli.tui.chat_loop import Chat, history_of
-from retinue.core.redaction import Redactor
-from retinue.core.secret_values import secrets_of
 from retinue.errors import ConfigError
 from retinue.formats.safe_text import one_line
 from retinue.host.planner import Planned, make_plan
@@ -89,7 +87,7 @@ def _prompt(door: Door, chat: Chat, is_tty: bool) -> Prompt:
         return Plain()
     color = manners(door.environ, sys.stderr, door.color).color
     try:
-        hide = Redactor(secrets_of(door.environ)).clean
+        hide = door.project.redactor.clean
         made = Rich(history_of(door), chat.complete, lambda: chat.status, color, chat.ended, hide)
     except ImportError as error:
         if error.name != "prompt_toolkit":

@@ -15,11 +15,11 @@ from retinue.cli.context import Door, common, note, out, pass_door
 from retinue.errors import NotFound
 from retinue.host import requests as wire
 from retinue.host.client import connect
+from retinue.host.compaction import Compacted, compact_file
 from retinue.host.keys import carried
 
 if TYPE_CHECKING:
     from retinue.host.client import Client
-    from retinue.store.base import Compacted
 
 
 @click.command("compact")
@@ -34,7 +34,7 @@ def command(door: Door, as_json: bool) -> int:
         raise NotFound(f"there are no runs in {door.places.root} yet: nothing to compact.")
     client = connect(door.places, carried(door.configure()))
     if client is None:
-        done = asyncio.run(_directly(door.places.store, door.is_quiet))
+        done = asyncio.run(compact_file(door.places.store, None if door.is_quiet else _show))
     else:
         with client:
             done = _by_host(client, door.is_quiet)
@@ -51,21 +51,8 @@ def command(door: Door, as_json: bool) -> int:
     return exits.OK
 
 
-async def _directly(path: str, is_quiet: bool) -> Compacted:
-    """No host runs: the store is opened here, and nobody else can until this has ended."""
-    from retinue.store.sqlite.sqlite_store import SqliteStore
-
-    store = SqliteStore(path)
-    await store.open()
-    try:
-        return await store.compact(rebuild=True, progress=None if is_quiet else _show)
-    finally:
-        await store.close()
-
-
 def _by_host(client: Client, is_quiet: bool) -> Compacted:
     from retinue.host.client import as_error
-    from retinue.store.base import Compacted
 
     number = client.begin(wire.Compact())
     while True:

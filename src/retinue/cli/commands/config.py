@@ -13,6 +13,7 @@ from retinue import errors
 from retinue.cli import exit_codes as exits
 from retinue.cli.context import Door, common, note, out, pass_door
 from retinue.errors import ConfigError
+from retinue.host.shown_values import ShownValues
 from retinue.view.format import json_line
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ def get(door: Door, key: str, as_json: bool) -> int:
 
     settings, path = load(door.project, strict=False), _key(key)
     setting = _setting(path)
-    hide = _Hider(door)
+    hide = ShownValues(door.environ)
     if is_mapping(setting.type) and len(path) == len(setting.key):
         value: Any = {
             ".".join(k[len(path) :]): hide.value(k, f.value)
@@ -89,7 +90,7 @@ def set_(door: Door, key: str, value: str, project: bool) -> None:
     if project and not os.path.realpath(file).startswith(os.path.realpath(door.places.root) + os.sep):
         raise ConfigError(f"{file} leads out of the project: nothing was changed.")
     is_new = set_value(file, path, parsed, "project" if project else "user")
-    hidden = _Hider(door).value(path, parsed)
+    hidden = ShownValues(door.environ).value(path, parsed)
     note(f"{dotted(path)} = {_toml(hidden)} in {file}" + ("" if is_new else " (as it was)"))
     if path == ("sandbox", "unsafe_bare") and parsed is True:
         note("commands may now do everything that you may, where there is no sandbox")
@@ -151,7 +152,7 @@ def _lines(door: Door, settings: Settings, *, show_origin: bool, everything: boo
             if head:
                 yield f"[{dotted(head)}]"
         text = f"{dotted(key[-1:])} = {_toml(value)}" if value is not None else f"# {dotted(key[-1:])} is not set"
-        state = _Hider(door).state(key, value)
+        state = ShownValues(door.environ).state(key, value)
         tail = "  # " + "; ".join(t for t in (state, origin if show_origin else "") if t)
         yield text + (tail if len(tail) > 4 else "")
     yield ""
@@ -164,7 +165,7 @@ def _rows(door: Door, settings: Settings) -> Iterator[tuple[tuple[str, ...], Any
     """Everything that is set, and every setting that could be, in the order of the schema."""
     from retinue.config.setting_list import every_setting, is_mapping
 
-    hide = _Hider(door)
+    hide = ShownValues(door.environ)
     rest = dict(settings.found)
     rows: list[tuple[tuple[str, ...], Any, str]] = []
     for setting in every_setting():
@@ -210,53 +211,6 @@ def _keys(door: Door) -> Iterator[str]:
 
     names = dict.fromkeys(key for p in PROVIDERS.values() for key in p.keys)
     return (name for name in names if door.environ.get(name, "").strip())
-
-
-class _Hider:
-    """Takes out of values what nobody should see on a screen."""
-
-    def __init__(self, door: Door) -> None:
-        from retinue.core.redaction import Redactor
-        from retinue.core.secret_values import secrets_of
-
-        self._environ, self._redactor = door.environ, Redactor(secrets_of(door.environ))
-
-    def value(self, key: tuple[str, ...], value: Any) -> Any:
-        self._redactor.learn(_held(key, value))
-        if key[0] == "mcp_servers" and isinstance(value, dict):
-            secret = ("env", "headers", "http_headers")
-            value = {
-                k: dict.fromkeys(v, "(hidden)") if k in secret and isinstance(v, dict) else v for k, v in value.items()
-            }
-        return self._clean(value)
-
-    def _clean(self, value: Any) -> Any:
-        if isinstance(value, str):
-            return self._redactor.clean(value)
-        if isinstance(value, dict):
-            return {k: self._clean(v) for k, v in value.items()}
-        return [self._clean(v) for v in value] if isinstance(value, (list, tuple)) else value
-
-    def state(self, key: tuple[str, ...], value: Any) -> str:
-        """Whether the variable that is named is set."""
-        if key[:2] == ("models", "keys") or key[-1] == "secret_env":
-            return "set" if self._environ.get(str(value), "").strip() else "not set"
-        return ""
-
-
-def _held(key: tuple[str, ...], value: Any) -> dict[str, str]:
-    """The secrets that a setting holds itself: those of a server, and those in addresses."""
-    from retinue.core.secret_values import secrets_of_address, secrets_of_entry
-
-    if key[0] == "mcp_servers":
-        entries = [{key[-1]: value}, *([value, *value.values()] if isinstance(value, dict) else [])]
-        found = [secrets_of_entry("", entry) for entry in entries if isinstance(entry, dict)]
-    elif isinstance(value, str):
-        found = [secrets_of_address(key[-1], value)]
-    else:
-        inner = value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else ()
-        found = [_held(key, one) for one in inner]
-    return {f"{n} {k}": v for n, own in enumerate(found) for k, v in own.items()}
 
 
 def _toml(value: Any) -> str:

@@ -6,9 +6,9 @@ import os
 
 import click
 
-from retinue.cli import answer_file
 from retinue.cli.context import Door, common, out, pass_door
 from retinue.cli.run_argument import run_argument
+from retinue.host import answer_file
 from retinue.host.listing import Shelf
 from retinue.host.record import Book
 

@@ -10,12 +10,12 @@ import msgspec
 
 from retinue.cli.context import Door, Duration, common, out, pass_door
 from retinue.cli.run_argument import run_argument
-from retinue.core.state import Ended
 from retinue.core.values import Assistant, Message, Result
 from retinue.formats.safe_text import json_text, one_line, several_lines
 from retinue.host.listing import Shelf
 from retinue.host.record import Book
 from retinue.view import format as words
+from retinue.view import totals as facts
 
 POLL_SECONDS = 0.2
 
@@ -79,7 +79,7 @@ def _messages(book: Book, id: str, follow: bool, tools: bool, last: int) -> None
 
 def _is_over(book: Book, id: str) -> bool:
     row = book.row(id)
-    return row is None or isinstance(row.run.state, Ended)
+    return row is None or facts.has_ended(row)
 
 
 def tell(n: int, message: Message, tools: bool) -> Iterator[str]:

@@ -13,7 +13,7 @@ from retinue.formats.safe_text import one_line
 from retinue.host import requests as wire
 from retinue.host.listing import Shelf
 from retinue.host.record import Book
-from retinue.store.base import Row
+from retinue.steps import Row
 from retinue.view import format as words
 from retinue.view.format import json_line
 from retinue.view.stream_json import Head, Teller

@@ -8,12 +8,12 @@ from typing import Any
 
 import click
 
-from retinue.cli import answer_file
 from retinue.cli import exit_codes as exits
 from retinue.cli import run_arguments as asking
 from retinue.cli.context import Door, Duration, common, option, out, pass_door
 from retinue.cli.foreground_run import SEVERITIES, Wish, carry_out, head_of, line_to, start
 from retinue.errors import ConfigError
+from retinue.host import answer_file
 from retinue.host import requests as wire
 from retinue.host.planner import Planned, make_plan
 from retinue.host.run_setup import RunSetup, permission_mode

@@ -9,13 +9,11 @@ import click
 
 from retinue.cli.context import Door, common, out, pass_door
 from retinue.cli.run_argument import run_argument
-from retinue.core.state import Asking, Waiting, Working
 from retinue.core.values import Usage
 from retinue.formats.safe_text import one_line, several_lines
 from retinue.host.listing import Shelf
 from retinue.host.record import Book
-from retinue.steps import TreeRecord
-from retinue.store.base import Row
+from retinue.steps import Row, TreeRecord
 from retinue.view import format as words
 from retinue.view import parked_runs as parked
 from retinue.view import totals as facts
@@ -146,7 +144,7 @@ def _tree(final: TreeRecord, is_paused: bool) -> list[str]:
             f"{words.span(facts.elapsed(row, int(time.time() * 1000)))}  "
             f"self {_tokens(row.run.usage)}  tree {_tokens(totals[row.spec.id])}  turn {row.run.turn}"
             + _cached(row)
-            + (f"  {one_line(_says(row), 60)}" if _says(row) else "")
+            + (f"  {one_line(facts.says(row), 60)}" if facts.says(row) else "")
         )
         children = below.get(row.spec.id, [])
         inner = lead + ("" if not branch else "   " if branch.startswith("└") else "│  ")
@@ -165,16 +163,6 @@ def _cached(row: Row) -> str:
     return (
         f"  cache {words.count(cached.read)}/{words.count(cached.expected)}" if cached.expected or cached.read else ""
     )
-
-
-def _says(row: Row) -> str:
-    end, state = facts.ending(row), row.run.state
-    if end is not None:
-        return end.error if end.state != "completed" else end.text
-    calls = state.calls if isinstance(state, (Asking, Waiting, Working)) else None
-    if calls is not None and calls.questions:
-        return "asks: " + calls.questions[0].text
-    return facts.waits_for(row) or (row.spec.order.task if row.spec.parent else "")
 
 
 def _result(final: TreeRecord) -> list[str]:

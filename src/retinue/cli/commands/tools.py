@@ -56,14 +56,9 @@ def _explained(door: Door, tool: str, run: str, args: str) -> str:
 
 
 def _list(name: str, as_json: bool) -> None:
-    import asyncio
+    from retinue.host.tool_list import builtin_tools
 
-    from retinue.store.memory import MemoryStore
-    from retinue.tools.builtin.builtin_tools import NAMES, Kit
-
-    kit = Kit(MemoryStore())
-    found = [kit.tool(n) for n in NAMES if name in ("", n)]
-    asyncio.run(kit.close())
+    found = [tool for tool in builtin_tools() if name in ("", tool.schema.name)]
     if not found:
         raise NotFound(f"there is no built-in tool {name!r}. `retinue tools` lists them.")
     for tool in found:

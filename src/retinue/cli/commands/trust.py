@@ -17,12 +17,11 @@ from retinue.cli.context import Door, common, note, out, pass_door
 from retinue.cli.terminal.typed_answer import line_after
 from retinue.errors import ConfigError
 from retinue.formats.safe_text import json_text, one_line, reveal
-from retinue.sandbox.regular_file import read_small
+from retinue.host.project_trust import project_text
 
 if TYPE_CHECKING:
     from retinue.config.trust_record import Standing
 
-MOST_BYTES = 8 << 20
 SERVERS = (".mcp.json", "mcp.json", "settings.json", "settings.local.json", "config.toml")
 ADVICE = ("AGENTS.md", "CLAUDE.md", "GEMINI.md")
 
@@ -135,10 +134,7 @@ def preview(door: Door, seen: Standing) -> Iterator[str]:
 
 
 def _text(seen: Standing, name: str) -> str | None:
-    try:
-        return read_small(os.path.join(seen.root, name), MOST_BYTES).decode("utf-8-sig")
-    except (OSError, UnicodeDecodeError):
-        return None
+    return project_text(os.path.join(seen.root, name))
 
 
 def _settings(seen: Standing) -> Iterator[str]:

@@ -75,18 +75,13 @@ def extras(door: Door) -> Iterator[Finding]:
 
 
 def sandbox(door: Door) -> Iterator[Finding]:
-    from retinue.errors import SandboxMissing
-    from retinue.sandbox.bwrap import find_sandbox
-    from retinue.sandbox.trusted_programs import find
+    from retinue.host.health import look_at_sandbox
 
     landlock = _landlock()
     more = [f"user namespaces: {_namespaces()}", f"Landlock: {landlock} (not used)"]
-    program, refused = find("bwrap", door.environ.get("PATH", os.defpath), (door.places.root,))
-    try:
-        found = find_sandbox(path=os.path.dirname(program))
-    except SandboxMissing as error:
-        text = " ".join(filter(None, (str(error).removesuffix(" Nothing was run."), refused)))
-        what, _, fix = text.partition(". ")
+    found = look_at_sandbox(door.environ, door.places.root)
+    if found.missing:
+        what, _, fix = found.missing.partition(". ")
         yield Finding(
             name="sandbox",
             state="degraded",
@@ -95,7 +90,7 @@ def sandbox(door: Door) -> Iterator[Finding]:
         )
         return
     weak = [p for p in found.promises if p.startswith("no ") or "only" in p]
-    text = "; ".join([_version(program), *found.promises, *more])
+    text = "; ".join([_version(found.program), *found.promises, *more])
     fix = (
         "run as a user of your own, or where control groups can be made, for limits on all of a command" if weak else ""
     )
@@ -129,14 +124,13 @@ def _version(program: str) -> str:
 
 
 def programs(door: Door) -> Iterator[Finding]:
-    from retinue.sandbox.trusted_programs import find
+    from retinue.host.health import find_program
 
-    path = door.environ.get("PATH", os.defpath)
     for name, program, without, fix in (
         ("ripgrep", "rg", "searches are slower", "install the package ripgrep"),
         ("git", "git", "no git tool, no isolated runs", "install the package git"),
     ):
-        found, refused = find(program, path, (door.places.root,))
+        found, refused = find_program(program, door.environ, door.places.root)
         if found:
             yield Finding(name=name, state="ok", text=_version(found))
         else:

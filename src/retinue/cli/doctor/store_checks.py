@@ -9,15 +9,13 @@ import shutil
 import stat
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 import apsw
 
 from retinue.cli.context import Door
 from retinue.cli.doctor.finding import Finding, in_parallel
+from retinue.host.health import StoreHealth, look_at_store, store_holder
 from retinue.host.project_paths import config_home, data_home, state_home
-from retinue.sandbox.regular_file import read_small
 
 GIB = 1 << 30
 HOST_SECONDS = 3.0
@@ -35,74 +33,41 @@ def store(door: Door) -> Iterator[Finding]:
         return
     size = sum(os.path.getsize(path + tail) for tail in ("", "-wal") if os.path.exists(path + tail))
     try:
-        told = _look(path)
+        found = look_at_store(path)
     except apsw.Error as error:
         fix = "restore a backup with --store; what it was is left as it is"
         yield Finding(name="store", state="broken", text=f"{path} cannot be read ({error})", fix=fix)
         return
-    if isinstance(told, Finding):
-        yield told
+    if found.kind != "ours":
+        yield _other(path, found)
         return
-    version, known, n_open, n_dead, waits, wrong = told
-    for sentence in wrong[:10]:
+    for sentence in found.wrong[:10]:
         fix = "stop using it; restore a backup (`retinue backup` makes them)"
         yield Finding(name="store", state="broken", text=sentence, fix=fix)
-    if len(wrong) > 10:
-        yield Finding(name="store", state="broken", text=f"and {len(wrong) - 10} more like these")
-    if not wrong:
-        old = f", to be brought to {known} at the next start" if version < known else ""
-        text = f"{path}: {_size(size)}, schema {version}{old}, hash chain and structure whole, {n_open} open runs"
+    if len(found.wrong) > 10:
+        yield Finding(name="store", state="broken", text=f"and {len(found.wrong) - 10} more like these")
+    if not found.wrong:
+        old = f", to be brought to {found.known} at the next start" if found.version < found.known else ""
+        whole = f"schema {found.version}{old}, hash chain and structure whole, {found.n_open} open runs"
+        text = f"{path}: {_size(size)}, {whole}"
         yield Finding(name="store", state="ok", text=text)
-    for why, n in Counter(waits).items():
+    for why, n in Counter(found.waits).items():
         fix = "set another key or fill the account, then: retinue resume (retinue ps lists the runs)"
         yield Finding(name="runs", state="degraded", text=f"{n} {'waits' if n == 1 else 'wait'}: {why}", fix=fix)
-    if n_dead:
-        text = f"{n_dead} announcements could not be delivered"
+    if found.n_dead:
+        text = f"{found.n_dead} announcements could not be delivered"
         yield Finding(name="store", state="degraded", text=text, fix="retinue deliveries")
 
 
-def _look(path: str) -> Finding | tuple[int, int, int, int, list[str], list[str]]:
-    from retinue.store.sqlite.database_file import APPLICATION_ID, migrations
-    from retinue.store.sqlite.integrity import check_chains, check_structure
-
-    db = _open(path)
-    try:
-        if db.pragma("application_id") != APPLICATION_ID:
-            if not os.path.getsize(path):
-                return Finding(name="store", state="ok", text=f"{path} is empty")
-            text, fix = f"{path} is the database of another program", "choose another file with --store"
-            return Finding(name="store", state="broken", text=text, fix=fix)
-        version, known = int(db.pragma("user_version")), len(migrations())
-        if version > known:
-            text = f"{path} has schema {version}, and this program knows {known}"
-            return Finding(name="store", state="broken", text=text, fix="use a newer version of Retinue")
-        n_open: Any = db.execute("select count(*) from runs where open = 1").get
-        n_dead: Any = db.execute("select count(*) from outbox where state = 'dead'").get
-        wrong = [*check_chains(db), *check_structure(db)]
-        return version, known, int(n_open), int(n_dead), [] if wrong else _refused(db), wrong
-    finally:
-        db.close(True)
-
-
-def _refused(db: apsw.Connection) -> list[str]:
-    """Why runs wait whose account their provider refuses, one for each of them."""
-    from retinue.core.state import Thinking, account_refusal
-    from retinue.store.sqlite.tables import read_run
-
-    bodies: list[Any] = db.execute("select body from runs where open = 1").fetchall()
-    runs = [read_run(body) for (body,) in bodies]
-    return [run.state.waits_for for run in runs if isinstance(run.state, Thinking) and account_refusal(run)]
-
-
-def _open(path: str) -> apsw.Connection:
-    """Without a log beside it the file is all there is, and is read as one that cannot change: a log must not appear,
-    since a missing one tells that a file is a copy."""
-    if os.path.exists(path + "-wal"):
-        from retinue.store.sqlite.database_file import connect
-
-        return connect(path, read_only=True)
-    uri = Path(os.path.abspath(path)).as_uri() + "?immutable=1"
-    return apsw.Connection(uri, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
+def _other(path: str, found: StoreHealth) -> Finding:
+    """A file that is no store of this version."""
+    if found.kind == "empty":
+        return Finding(name="store", state="ok", text=f"{path} is empty")
+    if found.kind == "foreign":
+        text, fix = f"{path} is the database of another program", "choose another file with --store"
+        return Finding(name="store", state="broken", text=text, fix=fix)
+    text = f"{path} has schema {found.version}, and this program knows {found.known}"
+    return Finding(name="store", state="broken", text=text, fix="use a newer version of Retinue")
 
 
 def _size(n: int) -> str:
@@ -121,7 +86,7 @@ def host(door: Door) -> Iterator[Finding]:
     if not held and not os.path.exists(places.socket):
         yield Finding(name="host", state="ok", text="none is running; a command starts one when it needs it")
         return
-    pid = _holder(places.store)
+    pid = store_holder(places.store)
     said = in_parallel({"host": lambda: _greet(door)}, HOST_SECONDS)["host"]
     if said is None:
         fix = f"it hangs: kill {pid}; what is on record is kept" if pid else "retinue stop"
@@ -149,13 +114,6 @@ def _greet(door: Door) -> str:
     with client:
         told = client.ask(wire.Status())
     return f"process {told['pid']} holds the store, {told['open']} open runs"
-
-
-def _holder(path: str) -> int:
-    try:
-        return int(read_small(path + ".lock", 32) or b"0")
-    except (OSError, ValueError):
-        return 0
 
 
 def _command(pid: int) -> str:

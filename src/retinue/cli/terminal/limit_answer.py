@@ -6,33 +6,22 @@ import math
 from typing import Any
 
 from retinue.cli.terminal.decision import Choice
-from retinue.core.account import DIMENSIONS
-from retinue.core.budget_shares import written
-from retinue.core.values import NANOS_PER_USD
 from retinue.host import requests as wire
 from retinue.view import format as words
 from retinue.view import parked_runs as parked
+from retinue.view.budget_table import amount_text, exact
 
 ENDED = "a person ended it at its limit"
 
 
-def amount(lack: str, of: float) -> str:
-    """So much of an amount, for people: `$1.00`, `5,000 tokens`."""
-    return written(DIMENSIONS.index(lack), _exact(lack, of))
-
-
-def _exact(lack: str, of: float) -> int:
-    return round(of * NANOS_PER_USD) if lack == "usd" else int(of)
-
-
 def suggested(q: dict[str, Any]) -> str:
     """What a plain yes adds."""
-    return amount(q["limit"], q["suggested"][q["limit"]])
+    return amount_text(q["limit"], q["suggested"][q["limit"]])
 
 
 def command(q: dict[str, Any]) -> str:
     """What adds another amount than the suggested one."""
-    return parked.raise_it(words.short_id(q["run"]), q["limit"], _exact(q["limit"], q["suggested"][q["limit"]]))
+    return parked.raise_it(words.short_id(q["run"]), q["limit"], exact(q["limit"], q["suggested"][q["limit"]]))
 
 
 def choices(q: dict[str, Any]) -> tuple[Choice, ...]:

@@ -17,14 +17,12 @@ from typing import Any
 import msgspec
 
 from retinue.cli import exit_codes as exits
-from retinue.core.state import account_refusal
 from retinue.host import requests as wire
 from retinue.host.client import Client, as_error
-from retinue.steps import TreeRecord
-from retinue.store.base import Row
+from retinue.steps import Row, TreeRecord
 from retinue.view import format as words
 from retinue.view import parked_runs as parked
-from retinue.view.totals import limit_of, more_of, waits_for, waits_kind
+from retinue.view.totals import limit_of, more_of, refused_account, waits_for, waits_kind
 
 LOOK_SECONDS = 2.0
 """After so long without news the host is asked whether something is wrong."""
@@ -169,7 +167,7 @@ class Watching:
             return
         self._is_news, rows = False, self._rows.values()
         if (row := parked.refused(rows)) is not None:
-            kind, told = account_refusal(row.run), waits_for(row)
+            kind, told = refused_account(row), waits_for(row)
             raise Left(exits.NO_PROVIDER, parked.advice(kind, told, row.spec.model, words.short_id(self.run)))
         if self.waits or self._begun - self._rows.keys():
             return

@@ -10,8 +10,8 @@ from typing import Any, ClassVar, Generic, TypeVar
 import msgspec
 
 from retinue.core.effects import ChildOutcome
-from retinue.core.ids import clip
 from retinue.core.values import Restart, ToolSchema
+from retinue.formats.fair_cut import clip
 from retinue.tools.base import Answer, Caller, Returned, Risk
 from retinue.tools.function import plain_schema
 

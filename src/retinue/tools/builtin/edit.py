@@ -7,8 +7,8 @@ from __future__ import annotations
 import re
 from typing import Any, Literal, TypeVar
 
-from retinue.core.ids import clean
 from retinue.errors import NotFound
+from retinue.formats.safe_text import clean
 from retinue.sandbox.atomic_write import sweep
 from retinue.sandbox.file_location import Spot
 from retinue.tools.base import Answer

@@ -17,13 +17,13 @@ from typing import Annotated, Any, ClassVar, Literal
 from msgspec import Meta
 from msgspec.json import encode
 
-from retinue.core.ids import clean, digest
+from retinue.core.ids import digest
 from retinue.core.permissions import Ruling
 from retinue.core.redaction import Redactor
 from retinue.core.secret_values import secrets_of
 from retinue.core.values import Call, Restart
 from retinue.errors import ConfigError, Refused
-from retinue.formats.safe_text import one_line, several_lines
+from retinue.formats.safe_text import clean, one_line, several_lines
 from retinue.tools.base import Answer, Caller, Returned, Risk
 from retinue.tools.builtin import html
 from retinue.tools.builtin.builtin_tool import Arguments, Builtin

@@ -14,9 +14,9 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
-from retinue.core.ids import clean
 from retinue.core.values import Restart
 from retinue.errors import Refused, RetinueError
+from retinue.formats.safe_text import clean
 from retinue.sandbox.git_repository import find, opened, program
 from retinue.sandbox.readonly_paths import beneath
 from retinue.tools.base import Answer, Caller, Returned, Risk

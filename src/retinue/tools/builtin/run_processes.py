@@ -13,10 +13,11 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from retinue.core.ids import clean, digest
+from retinue.core.ids import digest
 from retinue.core.redaction import ByteStream
 from retinue.core.values import Capabilities
 from retinue.errors import NotFound, Refused
+from retinue.formats.safe_text import clean
 from retinue.sandbox.base import Command, Ended, Limits, Running, Sandbox
 from retinue.sandbox.bwrap import find_sandbox
 from retinue.sandbox.kept_aside import untold

@@ -15,10 +15,10 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
-from retinue.core.ids import clean
 from retinue.core.redaction import Redactor
 from retinue.errors import Refused
 from retinue.formats.globs import BadGlob, Globs
+from retinue.formats.safe_text import clean
 from retinue.sandbox.directory_walk import Patience, walk
 from retinue.sandbox.gitignore import Judge, chain
 from retinue.sandbox.open_beneath import open_beneath

@@ -11,10 +11,10 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
-from retinue.core.ids import clean
 from retinue.core.restarts import UNKNOWN
 from retinue.core.values import Restart
 from retinue.errors import Refused, SandboxMissing
+from retinue.formats.safe_text import clean
 from retinue.tools.base import Answer, Caller, Returned, Risk
 from retinue.tools.builtin.builtin_tool import Arguments, Builtin
 from retinue.tools.builtin.command_record import End, Spool, plain, trim, whole

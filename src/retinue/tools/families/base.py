@@ -15,11 +15,11 @@ from retinue.core.answer_layout import Laid
 from retinue.core.arguments import BadArguments, parse
 from retinue.core.capabilities import allows
 from retinue.core.effects import ChildOutcome
-from retinue.core.ids import clean
 from retinue.core.spec import Context, Order, Orders
 from retinue.core.values import Capabilities, Restart, ToolSchema, Value, Words
 from retinue.errors import ConfigError
 from retinue.formats.fair_cut import cut
+from retinue.formats.safe_text import clean
 from retinue.tools.base import Answer, Caller, Look, Returned, Risk, Tool
 from retinue.tools.builtin.ask import AskTool
 

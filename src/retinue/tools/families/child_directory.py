@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from retinue.core.ids import clip
+from retinue.formats.fair_cut import clip
 from retinue.sandbox.paths import strip
 from retinue.tools.base import Caller
 from retinue.tools.families.base import Complaint

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from retinue.core.effects import ChildOutcome
-from retinue.core.ids import clip
 from retinue.core.values import Restart, ToolSchema
 from retinue.errors import ConfigError
+from retinue.formats.fair_cut import clip
 from retinue.formats.safe_text import one_line
 from retinue.tools.base import Answer, Caller, Returned, Risk
 from retinue.tools.mcp_client.protocol import McpError

@@ -9,9 +9,9 @@ from typing import Any, Literal
 
 import msgspec
 
-from retinue.core.ids import clean
 from retinue.core.values import Value
 from retinue.errors import RetinueError
+from retinue.formats.safe_text import clean
 
 MODERN = ("2026-07-28",)
 """Versions without a handshake: each request says all that the server has to know."""

@@ -9,10 +9,10 @@ from typing import Any
 
 import msgspec
 
-from retinue.core.ids import clean, clip
 from retinue.core.image_checks import look_at
 from retinue.core.values import Image
-from retinue.formats.safe_text import one_line
+from retinue.formats.fair_cut import clip
+from retinue.formats.safe_text import clean, one_line
 from retinue.tools.base import Answer
 from retinue.tools.mcp_client.protocol import Limits, encode
 

@@ -10,11 +10,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from retinue.core.ids import clip
 from retinue.core.redaction import Redactor
 from retinue.core.secret_values import secrets_of
 from retinue.core.values import ToolSchema, Value
 from retinue.errors import ConfigError, NotFound
+from retinue.formats.fair_cut import clip
 from retinue.formats.safe_text import one_line, reveal, several_lines
 from retinue.tools.mcp_client import tool_names as names
 from retinue.tools.mcp_client.approvals import Pins, page

@@ -7,9 +7,8 @@ from dataclasses import replace
 
 from retinue.core.answer_layout import Long, Page, Part, result_of
 from retinue.core.effects import ChildOutcome
-from retinue.core.ids import clip
 from retinue.core.values import Ending, Words
-from retinue.formats.fair_cut import missing_in
+from retinue.formats.fair_cut import clip, missing_in
 from retinue.tools.families.family_states import DELEGATE
 
 TIMED_OUT = "Sub-task timed out"

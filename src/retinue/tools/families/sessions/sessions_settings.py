@@ -9,9 +9,9 @@ import re
 import uuid
 from typing import Any, Literal, TypeVar
 
-from retinue.core.ids import clip
 from retinue.core.spec import Spec
 from retinue.core.values import Ending
+from retinue.formats.fair_cut import clip
 from retinue.tools.families.base import Complaint, FamilyTool, Settings, as_json
 
 LANE = "subagent"

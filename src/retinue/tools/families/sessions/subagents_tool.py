@@ -12,10 +12,10 @@ from msgspec import Meta
 
 from retinue.core.answer_layout import Laid, Long, Sheet
 from retinue.core.effects import ChildOutcome
-from retinue.core.ids import clip
 from retinue.core.spec import Orders, Wait
 from retinue.core.state import Asking, Run
 from retinue.core.values import Ending, ToolSchema, Value
+from retinue.formats.fair_cut import clip
 from retinue.tools.base import Answer, Caller, Kin, Returned
 from retinue.tools.families.base import Complaint, as_json, looking, object_schema
 from retinue.tools.families.family_states import ending_of, session_state

@@ -1,0 +1,100 @@
+"""What works on this machine and in this store, as facts: `doctor` puts them into words."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import apsw
+
+from retinue.core.state import Thinking, account_refusal
+from retinue.errors import SandboxMissing
+from retinue.sandbox.regular_file import read_small
+from retinue.sandbox.trusted_programs import find
+from retinue.store.sqlite.database_file import APPLICATION_ID, connect, migrations
+from retinue.store.sqlite.integrity import check_chains, check_structure
+from retinue.store.sqlite.tables import read_run
+
+
+@dataclass(frozen=True)
+class StoreHealth:
+    """`version` is the schema of the file, `known` the newest that this program knows. `waits`: why runs wait whose
+    account their provider refuses, one for each of them. `wrong`: what is damaged, a sentence each."""
+
+    kind: Literal["ours", "empty", "foreign", "newer"]
+    version: int = 0
+    known: int = 0
+    n_open: int = 0
+    n_dead: int = 0
+    waits: tuple[str, ...] = ()
+    wrong: tuple[str, ...] = ()
+
+
+def look_at_store(path: str) -> StoreHealth:
+    """A store is opened so that not even a file beside it appears. Raises `apsw.Error` for what cannot be read."""
+    db = _open(path)
+    try:
+        if db.pragma("application_id") != APPLICATION_ID:
+            return StoreHealth("foreign" if os.path.getsize(path) else "empty")
+        version, known = int(db.pragma("user_version")), len(migrations())
+        if version > known:
+            return StoreHealth("newer", version, known)
+        n_open: Any = db.execute("select count(*) from runs where open = 1").get
+        n_dead: Any = db.execute("select count(*) from outbox where state = 'dead'").get
+        wrong = (*check_chains(db), *check_structure(db))
+        return StoreHealth("ours", version, known, int(n_open), int(n_dead), () if wrong else _refused(db), wrong)
+    finally:
+        db.close(True)
+
+
+def _refused(db: apsw.Connection) -> tuple[str, ...]:
+    bodies: list[Any] = db.execute("select body from runs where open = 1").fetchall()
+    runs = [read_run(body) for (body,) in bodies]
+    return tuple(run.state.waits_for for run in runs if isinstance(run.state, Thinking) and account_refusal(run))
+
+
+def _open(path: str) -> apsw.Connection:
+    """Without a log beside it the file is all there is, and is read as one that cannot change: a log must not appear,
+    since a missing one tells that a file is a copy."""
+    if os.path.exists(path + "-wal"):
+        return connect(path, read_only=True)
+    uri = Path(os.path.abspath(path)).as_uri() + "?immutable=1"
+    return apsw.Connection(uri, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
+
+
+def store_holder(path: str) -> int:
+    """The process that holds a store, 0 when it is not known."""
+    try:
+        return int(read_small(path + ".lock", 32) or b"0")
+    except (OSError, ValueError):
+        return 0
+
+
+@dataclass(frozen=True)
+class SandboxHealth:
+    """`program` contains commands and keeps these `promises`; or `missing` says why there is none."""
+
+    program: str = ""
+    promises: tuple[str, ...] = ()
+    missing: str = ""
+
+
+def look_at_sandbox(environ: Mapping[str, str], root: str) -> SandboxHealth:
+    from retinue.sandbox.bwrap import find_sandbox
+
+    program, refused = find_program("bwrap", environ, root)
+    try:
+        found = find_sandbox(path=os.path.dirname(program))
+    except SandboxMissing as error:
+        text = " ".join(filter(None, (str(error).removesuffix(" Nothing was run."), refused)))
+        return SandboxHealth(missing=text)
+    return SandboxHealth(program=program, promises=tuple(found.promises))
+
+
+def find_program(name: str, environ: Mapping[str, str], root: str) -> tuple[str, str]:
+    """A program that the host would start, and why one that is there is not used: a command of a project could have
+    put it there."""
+    return find(name, environ.get("PATH", os.defpath), (root,))

@@ -1,0 +1,16 @@
+"""The built-in tools, as they are listed."""
+
+from __future__ import annotations
+
+import asyncio
+
+from retinue.store.memory import MemoryStore
+from retinue.tools.base import Tool
+from retinue.tools.builtin.builtin_tools import NAMES, Kit
+
+
+def builtin_tools() -> list[Tool]:
+    kit = Kit(MemoryStore())
+    tools = [kit.tool(name) for name in NAMES]
+    asyncio.run(kit.close())
+    return tools

@@ -1,0 +1,59 @@
+"""The budget of a run as it is shown: limits, what is spent and held of them, and what is left."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from retinue.core.account import DIMENSIONS, UNLIMITED, Account
+from retinue.core.budget_shares import written
+from retinue.core.values import NANOS_PER_USD
+
+__all__ = ["AT_LIMIT", "NAMES", "Account", "account_json", "amount_text", "exact", "has_limits", "table"]
+
+NAMES = {"tokens": "tokens", "usd": "dollars", "turns": "turns", "calls": "tool calls"}
+AT_LIMIT = {"land": "a last turn, to hand in what there is", "ask": "a person is asked", "stop": "it ends at once"}
+
+
+def has_limits(account: Account | None) -> bool:
+    return account is not None and account.limit != UNLIMITED
+
+
+def amount_text(name: str, amount: float) -> str:
+    """So much of an amount, for people: `$1.00`, `5,000 tokens`."""
+    return written(DIMENSIONS.index(name), exact(name, amount))
+
+
+def exact(name: str, amount: float) -> int:
+    """An amount as accounts have it: dollars are nano-dollars there."""
+    return round(amount * NANOS_PER_USD) if name == "usd" else int(amount)
+
+
+def table(title: str, account: Account) -> str:
+    rows = [(title, "spent", "held", "limit", "left")]
+    for i, name in enumerate(DIMENSIONS):
+        limit, spent, held = account.limit[i], account.spent[i], account.held[i]
+        if limit is None and not spent:
+            continue
+        left = "-" if limit is None else _bare(i, max(0, limit - spent - held))
+        rows.append((NAMES[name], _bare(i, spent), _bare(i, held), "-" if limit is None else _bare(i, limit), left))
+    widths = [max(len(row[n]) for row in rows) for n in range(5)]
+    lines = ["  ".join([row[0].ljust(widths[0]), *(row[n].rjust(widths[n]) for n in range(1, 5))]) for row in rows]
+    return "\n".join([*lines, f"at limit  {AT_LIMIT[account.on_limit]}"])
+
+
+def _bare(i: int, amount: int) -> str:
+    return written(i, amount) if i == 1 else f"{amount:,}"
+
+
+def account_json(account: Account) -> dict[str, Any]:
+    return {
+        "limit": _amounts(account.limit),
+        "spent": _amounts(account.spent),
+        "held": _amounts(account.held),
+        "kept_for_last_turn": _amounts(account.reserve),
+        "on_limit": account.on_limit,
+    }
+
+
+def _amounts(amounts: Any) -> dict[str, Any]:
+    return {n: None if a is None else a / 1e9 if n == "usd" else a for n, a in zip(DIMENSIONS, amounts, strict=True)}
