@@ -25,7 +25,7 @@ def test_lint_says_what_is_wrong_where_and_what_was_meant(tmp_path: Path) -> Non
         },
     )
     found = lint(find_agents(root), skills=find_skills(root), servers=["github"])
-    assert render_lint(found, cwd=root) == [
+    assert render_lint(found, cwd=str(root)) == [
         ".claude/agents/d.md:1: note: a is not used: " + str(root / ".retinue/agents/a.md") + " comes before it",
         ".claude/agents/e.md:1: warning: there is no MCP server 'githb' (did you mean 'github'?)",
         ".claude/agents/e.md:1: note: e: without effect: mcp_servers (githb)",
@@ -54,7 +54,7 @@ def test_list_shows_file_dialect_and_what_is_shadowed_or_broken(tmp_path: Path) 
             "opencode.json": '{"agent": {"oc": {"description": "d", "tools": {"bash": false}}}}',
         },
     )
-    assert render_list(find_agents(root), cwd=root, width=81) == [
+    assert render_list(find_agents(root), cwd=str(root), width=81) == [
         "NAME       DIALECT   MODEL    TOOLS                         FILE",
         "a          retinue   fast     read, search, find, edit,...  .retinue/agents/a.md",
         "far (off)  gemini    inherit  inherit                       .gemini/agents/far.md",
@@ -82,7 +82,7 @@ def test_show_tells_everything_about_one_agent(tmp_path: Path) -> None:
         },
     )
     library = find_agents(root, trusted=True)
-    assert render_show(library, "a", cwd=root) == [
+    assert render_show(library, "a", cwd=str(root)) == [
         "a",
         "  file:            .retinue/agents/a.md (retinue, project)",
         "  description:     the agent a",

@@ -155,7 +155,7 @@ def test_every_moment_of_a_real_run_can_be_drawn(name: str) -> None:
     view = View()
     screen = Screen(view)
     for item in load(name):
-        feed(view, item)
+        feed(view, item, 0)
         for width in (30, 80, 130):
             assert screen.frame(Focus(), AT, width, 24)
     last = [line.plain for line in screen.last(AT, 100, 40)]

@@ -23,7 +23,7 @@ def moments(name: str, items: list[wire.Item] | None = None) -> list[tuple[int, 
     """The rows after each thing that was told, with its time."""
     seen, at, out = View(), START, []
     for item in load(name) if items is None else items:
-        feed(seen, item)
+        feed(seen, item, 0)
         at = item.entry.at if isinstance(item, wire.Stepped) else at
         out.append((at, seen.rows(at)))
     return out
@@ -70,7 +70,7 @@ def test_amounts_of_a_tree_are_its_own_and_those_of_its_children(name: str) -> N
 def test_what_is_counted_is_what_is_there_and_everything_ends(name: str) -> None:
     seen = View()
     for item in load(name):
-        feed(seen, item)
+        feed(seen, item, 0)
         states = [node.state for node in seen.nodes.values()]
         assert {k: n for k, n in seen.counts.items() if n} == {s: states.count(s) for s in set(states)}
     assert all(row.is_over and row.state in OVER for row in seen.rows(START))
@@ -174,7 +174,7 @@ def test_waiting_for_the_provider_is_told_with_the_seconds_left() -> None:
     assert "asks the provider again (try 3)" in told and told[-1] == "at last"
     seen = View()
     for item in load("retries"):
-        feed(seen, item)
+        feed(seen, item, 0)
         if isinstance(item, wire.Stepped) and seen.nodes and "waits" in seen.rows(item.entry.at)[0].now:
             assert "7 s" in seen.rows(item.entry.at + 5_000)[0].now
             break

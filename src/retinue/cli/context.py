@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import sys
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -74,6 +75,10 @@ def _configured_store(environ: Mapping[str, str]) -> str:
     from retinue.host.project_config import stored
 
     return stored(environ)
+
+
+def now_ms() -> int:
+    return int(time.time() * 1000)
 
 
 def note(text: str, *, styled: bool = False) -> None:

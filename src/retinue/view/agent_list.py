@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -15,7 +13,7 @@ from retinue.formats.safe_text import one_line, several_lines
 SHOWN = {"allow": "", "ask": "ask", "deny": "deny"}
 
 
-def render_list(library: Library, *, cwd: str | Path = "", width: int = 100) -> list[str]:
+def render_list(library: Library, *, cwd: str = "", width: int = 100) -> list[str]:
     """One agent a line: name, dialect, model, tools, file; then those that are shadowed or broken."""
     rows = [_row(spec, cwd) for spec in library.agents.values()]
     out = _table([("NAME", "DIALECT", "MODEL", "TOOLS", "FILE"), *rows], width) if rows else ["No agents were found."]
@@ -29,7 +27,7 @@ def render_list(library: Library, *, cwd: str | Path = "", width: int = 100) -> 
     return out
 
 
-def _row(spec: AgentSpec, cwd: str | Path) -> tuple[str, ...]:
+def _row(spec: AgentSpec, cwd: str) -> tuple[str, ...]:
     marks = [word for word, on in (("off", spec.disabled), ("hidden", spec.hidden)) if on]
     name = spec.name + (f" ({', '.join(marks)})" if marks else "")
     return name, spec.source.dialect, one_line(spec.model or "inherit"), _tools(spec), _where(spec, cwd)
@@ -56,7 +54,7 @@ def _cut(text: str, size: int) -> str:
     return text if len(text) <= size else f"{text[: size - 3]}..."
 
 
-def render_show(library: Library, name: str, *, cwd: str | Path = "") -> list[str]:
+def render_show(library: Library, name: str, *, cwd: str = "") -> list[str]:
     """All that is known of one agent, with its instructions."""
     spec = next((s for s in library.everything() if s.name == name), None)
     if spec is None:
@@ -74,7 +72,7 @@ def render_show(library: Library, name: str, *, cwd: str | Path = "") -> list[st
     return [*out, *several_lines(spec.instructions).split("\n")]
 
 
-def _facts(spec: AgentSpec, cwd: str | Path) -> Iterable[tuple[str, str]]:
+def _facts(spec: AgentSpec, cwd: str) -> Iterable[tuple[str, str]]:
     yield "file", f"{_where(spec, cwd)} ({spec.source.dialect}, {spec.source.scope})"
     yield "description", one_line(spec.description)
     yield "model", one_line(spec.model or "that of whoever starts it")
@@ -116,7 +114,7 @@ def _limits(spec: AgentSpec) -> str:
     return ", ".join(f"{amount:g} {name}" for name, amount in amounts if amount is not None)
 
 
-def render_lint(complaints: Iterable[Complaint], *, cwd: str | Path = "") -> list[str]:
+def render_lint(complaints: Iterable[Complaint], *, cwd: str = "") -> list[str]:
     """One complaint a line, as compilers write them, and a line that counts them."""
     listed = list(complaints)
     out = []
@@ -128,15 +126,14 @@ def render_lint(complaints: Iterable[Complaint], *, cwd: str | Path = "") -> lis
     return [*out, said or "Nothing to complain about."]
 
 
-def _where(spec: AgentSpec, cwd: str | Path) -> str:
+def _where(spec: AgentSpec, cwd: str) -> str:
     return (_path(spec.source.path, cwd) or "built-in") + (f" [{one_line(spec.source.key)}]" if spec.source.key else "")
 
 
-def _path(path: str, cwd: str | Path) -> str:
+def _path(path: str, cwd: str) -> str:
     """Relative where that is shorter and does not climb."""
-    if cwd and path.startswith(str(cwd).rstrip("/") + "/"):
-        path = os.path.relpath(path, cwd)
-    return one_line(path)
+    above = cwd.rstrip("/") + "/"
+    return one_line(path.removeprefix(above) if cwd else path)
 
 
 def _json(value: Any) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import html
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -25,7 +24,7 @@ from retinue.view.format import json_line
 FENCE = "```"
 
 
-def as_markdown(book: Book, final: TreeRecord) -> str:
+def as_markdown(book: Book, final: TreeRecord, date: str = "") -> str:
     """To read: every run with its conversation."""
     top = final.rows[0]
     lines = [f"# {one_line(top.spec.order.task, 120)}", "", facts.footer(final), ""]
@@ -61,18 +60,18 @@ def _fenced(text: str, kind: str = "") -> list[str]:
     return [fence + kind, text, fence]
 
 
-def as_jsonl(book: Book, final: TreeRecord) -> str:
+def as_jsonl(book: Book, final: TreeRecord, date: str = "") -> str:
     """To process: specs, steps and messages as they are stored, one a line."""
     return "\n".join(json_text(msgspec.json.encode(item).decode()) for item in book.history(final))
 
 
-def as_stream_json(book: Book, final: TreeRecord) -> str:
+def as_stream_json(book: Book, final: TreeRecord, date: str = "") -> str:
     """As `retinue run --output-format stream-json` would have written it."""
     head = stream_json.Head(version=__version__)
     return "\n".join(json_line(line) for line in stream_json.lines(head, book.history(final), final))
 
 
-def as_perfetto(book: Book, final: TreeRecord) -> str:
+def as_perfetto(book: Book, final: TreeRecord, date: str = "") -> str:
     """To see the times: a trace in Chrome's format, one lane for each run. ui.perfetto.dev opens it."""
     lanes = {row.spec.id: n for n, row in enumerate(final.rows, 1)}
     events: list[dict[str, Any]] = [
@@ -147,8 +146,8 @@ summary {{ cursor: pointer }}
 """
 
 
-def as_html(book: Book, final: TreeRecord) -> str:
-    """To share: one page without scripts. Everything in it is text, whatever a model wrote."""
+def as_html(book: Book, final: TreeRecord, date: str = "") -> str:
+    """To share: one page without scripts. Everything in it is text, whatever a model wrote. `date` is its day."""
     parts = []
     for n, row in enumerate(final.rows):
         head = f"{_label(row)} · {words.state_text(facts.word(row))} · {words.span(facts.elapsed(row))}"
@@ -159,7 +158,6 @@ def as_html(book: Book, final: TreeRecord) -> str:
             parts.append(_html_message(message))
         parts.append("</details>")
     title = html.escape(one_line(final.rows[0].spec.order.task, 120))
-    date = time.strftime("%Y-%m-%d", time.localtime(final.rows[0].spec.created_at / 1000))
     footer = html.escape(facts.footer(final))
     return PAGE.format(title=title, footer=footer, body="\n".join(parts), version=__version__, date=date)
 
@@ -178,7 +176,7 @@ def _label(row: Row) -> str:
     return one_line(words.agent_label(row.spec.order.label or row.spec.order.agent), 200)
 
 
-FORMATS: dict[str, Callable[[Book, TreeRecord], str]] = {
+FORMATS: dict[str, Callable[[Book, TreeRecord, str], str]] = {
     "md": as_markdown,
     "jsonl": as_jsonl,
     "stream-json": as_stream_json,

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import time
-
 from retinue.host import requests as wire
 from retinue.steps import TreeRecord
 from retinue.view.rows import View
 from retinue.view.transcript import Transcripts
 
 
-def now_ms() -> int:
-    return int(time.time() * 1000)
-
-
-def feed(view: View, item: wire.Item, transcripts: Transcripts | None = None) -> None:
+def feed(view: View, item: wire.Item, now: int, transcripts: Transcripts | None = None) -> None:
     """One item. Texts are kept only where somebody may read them."""
     if isinstance(item, wire.Begun):
         view.take(item.spec)
@@ -23,7 +17,7 @@ def feed(view: View, item: wire.Item, transcripts: Transcripts | None = None) ->
     elif isinstance(item, wire.Stood):
         view.take(item.row.run)
     elif isinstance(item, wire.Said):
-        view.hear(item.run, item.attempt, item.text, now_ms())
+        view.hear(item.run, item.attempt, item.text, now)
         if transcripts is not None:
             transcripts.preview(item.run, item.attempt, item.text)
     elif transcripts is not None:

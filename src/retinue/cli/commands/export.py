@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 
 import click
 
@@ -28,7 +29,9 @@ def command(door: Door, run: str, form: str, output: str) -> None:
     with Shelf(door.places) as shelf:
         id = shelf.resolve(run).id
     with Book(door.places) as book:
-        text = exporting.FORMATS[form](book, book.tree(id))
+        tree = book.tree(id)
+        day = time.strftime("%Y-%m-%d", time.localtime(tree.rows[0].spec.created_at / 1000))
+        text = exporting.FORMATS[form](book, tree, day)
     if output:
         answer_file.write(answer_file.settled(output, os.getcwd()), text)
         door.say(f"written to {output}")

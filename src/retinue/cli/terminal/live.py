@@ -14,7 +14,7 @@ from typing import Any
 from rich.text import Text
 
 from retinue.cli import exit_codes as exits
-from retinue.cli.context import Door
+from retinue.cli.context import Door, now_ms
 from retinue.cli.terminal import limit_answer as raising
 from retinue.cli.terminal import plain
 from retinue.cli.terminal.decision import LATER, PERMISSION, Decision, typed, yes_or_no
@@ -30,7 +30,7 @@ from retinue.view import format as words
 from retinue.view.call_summary import describe
 from retinue.view.rows import OVER, View, is_asked
 from retinue.view.transcript import Transcripts
-from retinue.view.updates import conclude, feed, now_ms
+from retinue.view.updates import conclude, feed
 
 FRAME_SECONDS = 0.125
 FAILED = ("failed", "timed_out", "interrupted", "incomplete")
@@ -79,7 +79,7 @@ class Live:
                     self._focus.cancelled.clear()  # what was asked for may have been refused
                     self._note(thing.text)
                 elif thing is not None:
-                    feed(self._view, thing, self._said)
+                    feed(self._view, thing, now_ms(), self._said)
                 if thing is None or time.monotonic() - self._painted >= FRAME_SECONDS:
                     self._attend()
         except BaseException:

@@ -6,7 +6,7 @@ import sys
 from functools import partial
 from typing import Any
 
-from retinue.cli.context import Door, note
+from retinue.cli.context import Door, note, now_ms
 from retinue.cli.terminal import limit_answer as raising
 from retinue.cli.terminal.terminal_style import is_reader, manners
 from retinue.cli.terminal.typed_answer import is_pasted, put
@@ -19,7 +19,7 @@ from retinue.view.call_summary import describe
 from retinue.view.fan_out_costs import SETTLED_MS
 from retinue.view.rows import OVER, View
 from retinue.view.run_row import Row
-from retinue.view.updates import conclude, feed, now_ms
+from retinue.view.updates import conclude, feed
 
 RED, YELLOW, GREEN, DIM = 31, 33, 32, 2
 COLORS = {"needs_input": YELLOW, "completed": GREEN, "queued": DIM, "cancelled": DIM}
@@ -60,7 +60,7 @@ class Lines:
                 if self._asked and _is_readable():
                     self._hear()
             else:
-                feed(self._view, thing)
+                feed(self._view, thing, now_ms())
                 if isinstance(thing, wire.Stood):
                     self._tell(thing.row.spec.id)
                     if (about := self._view.nodes[thing.row.spec.id].asks_at) in self._view.nodes:

@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 
+from retinue.cli.context import now_ms
 from retinue.errors import HostGone, RetinueError
 from retinue.host import requests as wire
 from retinue.host.client import Client, connect, reach
@@ -25,7 +26,7 @@ from retinue.view.call_summary import describe
 from retinue.view.rows import View
 from retinue.view.run_row import Row
 from retinue.view.transcript import Transcripts, tell
-from retinue.view.updates import conclude, feed, now_ms
+from retinue.view.updates import conclude, feed
 
 RECENT_MS = 3_600_000
 MINUTE = 60
@@ -115,7 +116,7 @@ class Board:
                 if told.id in self._asked:
                     self.notices.append(told.error.message)
             elif told.item is not None:
-                feed(self.view, told.item, self.said)
+                feed(self.view, told.item, now_ms(), self.said)
             if told.is_last or told.error is not None:
                 then = self._asked.pop(told.id, None)
                 if then is not None and told.error is None:
