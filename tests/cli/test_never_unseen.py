@@ -60,6 +60,42 @@ def test_a_tool_with_a_too_large_schema_is_left_out_with_a_warning(tmp_path: Pat
         assert "large: withheld" in home.ok("mcp", "list", "--mcp-config", given)
 
 
+ABSURD = """
+wide = {"$defs": {"D": {"enum": ["x" * 200 + str(i) for i in range(1_000)]}}}
+wide["properties"] = {f"p{i}": {"$ref": "#/$defs/D"} for i in range(1_000)}
+deep = [0] * 20_000
+for _ in range(100):
+    deep = [deep]
+schemas = {
+    "nameless": {"properties": {"a": True}, "required": ["a", {}]},
+    "listed": {"anyOf": [{"properties": {"a": {}}, "required": [["a"]]}]},
+    "wide": wide,
+    "deep": {"x": deep},
+    "deeper": {"x": deep, "y": deep},
+    "no": False,
+}
+absurd = [{"name": name, "inputSchema": schema} for name, schema in schemas.items()]
+absurd += [{"name": 5}, {"name": ["a"]}, None, "tool", {"name": "small", "inputSchema": []}]
+"""
+
+
+def test_absurd_definitions_cost_neither_the_run_nor_the_next_one(tmp_path: Path) -> None:
+    """A required argument without a name ended every run with a TypeError; a deep one spoiled the approvals."""
+    with house(tmp_path, names) as home:
+        server = SERVER.replace("def tool", f"{ABSURD}\ndef tool", 1).replace('tool("huge", 10_000)', "*absurd")
+        (tmp_path / "server.py").write_text(server)
+        given = json.dumps(
+            {"mcpServers": {"s": {"command": sys.executable, "args": ["-I", "-S", str(tmp_path / "server.py")]}}}
+        )
+        for _ in range(2):
+            done = home.real("run", "--mcp-config", given, "hello")
+            assert done.returncode == 0, done.stderr
+            assert {"mcp__s__small", "mcp__s__nameless", "mcp__s__listed", "mcp__s__deep"} <= set(done.stdout.split())
+            assert "MCP tool s/wide is withheld: it cannot be used" in done.stderr
+            assert "Error" not in done.stderr and "failed" not in done.stderr
+            home.ok("stop")
+
+
 def test_more_tools_than_a_model_takes_are_left_out_and_told(tmp_path: Path) -> None:
     """OpenAI refuses a request with more than 128."""
     with house(tmp_path, lambda heard: f"{len(heard.tools)} tools. {heard.system}") as home:

@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -158,3 +159,19 @@ def test_nothing_is_hidden_on_the_page_that_is_approved() -> None:
     shown = page({"name": f"t{hidden}", "description": hidden, "inputSchema": schema})
     assert not any(c in shown for c in hidden if c not in "[2J")
     assert shown.count("\\u202e") == 3
+
+
+def test_the_file_of_approvals_stays_small_whatever_a_server_writes_into_its_definitions(tmp_path: Path) -> None:
+    """A deep definition grew to fifty times its size on its page, and then the file could not be read any more."""
+    deep: Any = [0] * 20_000
+    for _ in range(100):
+        deep = [deep]
+    definitions = [{"name": f"t{n}", "inputSchema": {"x": deep}} for n in range(40)]
+    assert len(page(definitions[0])) < 200_000
+    path = tmp_path / "approvals.json"
+    Pins(path).approve("s", "i", *definitions, whole=True)
+    assert path.stat().st_size < 1 << 20
+    pins = Pins(path)
+    assert {pins.state("s", d["name"], fingerprint(d)) for d in definitions} == {"approved"}
+    changed = {**definitions[0], "inputSchema": {"x": [deep]}}
+    assert pins.state("s", "t0", fingerprint(changed)) == "changed"

@@ -159,14 +159,86 @@ def test_a_schema_that_no_model_can_use_leaves_its_tool_out() -> None:
         normal(bomb, 1 << 16)
 
 
+def repeated(part: dict[str, Any], n: int) -> dict[str, Any]:
+    """A schema that names one part again and again."""
+    return {"$defs": {"D": part}, "properties": {f"p{i}": {"$ref": "#/$defs/D"} for i in range(n)}}
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"description": "\u00e9\u202e" * 60_000},
+        {"enum": ["x" * 200 + str(i) for i in range(1_000)]},
+        {"default": ["x" * 100] * 1_500},
+        {"const": "x" * 100_000},
+        {"properties": {f"{'k' * 50}{i}": True for i in range(3_000)}},
+    ],
+    ids=["description", "enum", "default", "const", "properties"],
+)
+def test_a_part_that_is_named_again_and_again_is_not_copied_again_and_again(
+    part: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It took a minute for one tool, in which the host did nothing else."""
+    from retinue.tools.mcp_client import tool_schemas as schemas
+
+    looked, kept = 0, schemas.several_lines
+
+    def several_lines(text: str) -> str:
+        nonlocal looked
+        looked += len(text)
+        return kept(text)
+
+    sizes: list[int] = []
+
+    def encode(value: Any) -> bytes:
+        sizes.append(len(data := kept_encode(value)))
+        return data
+
+    kept_encode = schemas.encode
+    monkeypatch.setattr(schemas, "several_lines", several_lines)
+    monkeypatch.setattr(schemas, "encode", encode)
+    with pytest.raises(Unusable, match="too large"):
+        normal(repeated(part, 1_000), 1 << 16)
+    most = 4 * (1 << 16) + len(kept_encode(part))
+    assert looked < 8 * most and sum(sizes) <= most
+
+
+@pytest.mark.parametrize("wrong", [{}, [], ["a"], 5, None, True])
+def test_what_is_required_and_has_no_name_is_left_out(wrong: Any) -> None:
+    schema = {"properties": {"a": True, "b": {"properties": {"c": {}}, "required": [wrong, "c"]}}}
+    found = normal({**schema, "required": ["a", wrong], "anyOf": [{"required": [wrong]}]}, 1 << 16)
+    assert found["required"] == ["a"] and found["properties"]["b"]["required"] == ["c"]
+
+
+@pytest.mark.parametrize("pattern", ["([", "(?P<a", "a{99999999999999999999}", "(" * 900, "\\p{L}"])
+def test_a_pattern_that_providers_cannot_compile_is_left_out(pattern: str) -> None:
+    parts = {"a": {"type": "string", "pattern": pattern}, "b": {"type": "string", "pattern": "^[[a]"}}
+    found = normal({"properties": parts}, 1 << 16)["properties"]
+    assert found == {"a": {"type": "string"}, "b": parts["b"]}
+
+
+def test_a_type_stands_once_in_a_list_of_types() -> None:
+    found = normal({"properties": {"a": {"type": ["string", "string", "null"]}}}, 1 << 16)
+    assert found["properties"]["a"] == {"type": ["string", "null"]}
+
+
+def test_thousands_of_marked_arguments_are_read_once() -> None:
+    parts = {f"a{n}": {"type": "string", "x-mcp-header": f"H{n // 2 * 2 if n < 10 else n}"} for n in range(5_000)}
+    found = marked({"properties": parts})
+    assert len(found) == 4_990 and ("a10",) in found and ("a0",) not in found
+
+
+WORDS = ["type", "properties", "items", "$ref", "anyOf", "allOf", "required", "enum", "a", "description", "pattern"]
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=8),
     lambda inner: (
         st.lists(inner, max_size=3)
         | st.dictionaries(
-            st.sampled_from(["type", "properties", "items", "$ref", "anyOf", "required", "enum", "a", "description"]),
+            st.sampled_from(WORDS),
             inner,
         )
+        | st.fixed_dictionaries({"properties": st.dictionaries(st.sampled_from("ab"), inner), "required": inner})
+        | st.builds(lambda v: {"properties": {"a": v}, "required": ["a", v], "$ref": "#/properties/a"}, inner)
     ),
     max_leaves=20,
 )

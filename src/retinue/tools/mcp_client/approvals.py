@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from retinue.core.ids import clip
 from retinue.core.values import Value
 from retinue.errors import ConfigError
 from retinue.formats.safe_text import json_text, reveal
@@ -22,6 +23,9 @@ from retinue.sandbox.regular_file import lock, open_regular
 
 VERSION = 1
 MAX_FILE = 32 << 20
+MAX_SHOWN = 512 << 10
+"""Characters of what was approved that are kept for one server, shared among its tools: the file must stay readable
+whatever a server writes into its definitions. What decides is the hash, which is of the whole."""
 PARTS = ("name", "description", "inputSchema", "annotations")
 """What of a definition is shown to a model, or decides what the tool may be used for."""
 
@@ -40,7 +44,20 @@ def page(definition: Mapping[str, Any]) -> str:
     words = definition.get("description")
     rest = {part: definition[part] for part in ("inputSchema", "annotations") if definition.get(part) is not None}
     told = [f"{reveal(str(definition.get('name')), keep='')}", reveal(words) if isinstance(words, str) else ""]
-    return "\n".join([*told, json_text(json.dumps(rest, indent=1, sort_keys=True, ensure_ascii=False))])
+    return "\n".join([*told, json_text(_laid_out(rest))])
+
+
+def _laid_out(value: Any) -> str:
+    """JSON over several lines, unless it is nested so that it would be many times as long as on one."""
+    plain = json.dumps(value, sort_keys=True, ensure_ascii=False)
+    n, room = 0, 4 * len(plain) + 1_000
+    pieces = list[str]()
+    for piece in json.JSONEncoder(indent=1, sort_keys=True, ensure_ascii=False).iterencode(value):
+        n += len(piece)
+        if n > room:
+            return plain
+        pieces.append(piece)
+    return "".join(pieces)
 
 
 class Pinned(Value):
@@ -70,12 +87,12 @@ class Pins:
         self._read()
         return self._servers.get(name)
 
-    def state(self, server: str, definition: Mapping[str, Any]) -> State:
+    def state(self, server: str, tool: str, fingerprint: str) -> State:
         pinned = self.server(server)
-        known = pinned.tools.get(str(definition.get("name"))) if pinned else None
+        known = pinned.tools.get(tool) if pinned else None
         if known is None:
             return "new"
-        return "approved" if known == fingerprint(definition) else "changed"
+        return "approved" if known == fingerprint else "changed"
 
     def approve(self, server: str, identity: str, *definitions: Mapping[str, Any], whole: bool = False) -> None:
         """Approve what is given. With `whole`, the server itself too, and nothing else of it stays approved."""
@@ -87,7 +104,9 @@ class Pins:
             for definition in definitions:
                 name = str(definition.get("name"))
                 tools[name], shown[name] = fingerprint(definition), page(definition)
-            self._servers[server] = Pinned(identity=before.identity, tools=tools, shown=shown)
+            room = MAX_SHOWN // max(1, len(shown))
+            kept = {name: clip(text, room) for name, text in shown.items()}
+            self._servers[server] = Pinned(identity=before.identity, tools=tools, shown=kept)
 
     def forget(self, server: str) -> None:
         with self._changing():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -25,8 +26,8 @@ def header_value(text: str) -> str:
 def marked(schema: Any) -> dict[tuple[str, ...], str]:
     """Which arguments a tool's schema wants in which header: the path of properties to each, and the header's name."""
     found = dict(_walk(schema, ()))
-    names = [n.lower() for n in found.values()]
-    return {path: name for path, name in found.items() if names.count(name.lower()) == 1}
+    n = Counter(name.lower() for name in found.values())
+    return {path: name for path, name in found.items() if n[name.lower()] == 1}
 
 
 def _walk(schema: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], str]]:

@@ -43,6 +43,7 @@ class Server:
         self.state: State = "disabled" if config.disabled else "idle"
         self.error = ""
         self.definitions: list[dict[str, Any]] = []
+        self.named: dict[str, dict[str, Any]] = {}
         self.connection: Connection | None = None
         self.n_starts = 0
         self._environ, self._cwd, self._within, self._roots = environ, cwd, within, roots
@@ -158,7 +159,7 @@ class Server:
             name = definition.get("name")
             if isinstance(name, str) and 0 < len(name) <= 256:
                 named.setdefault(name, definition)
-        self.definitions = [named[name] for name in sorted(named)]
+        self.named, self.definitions = named, [named[name] for name in sorted(named)]
         self._headers = {name: marked(d.get("inputSchema")) for name, d in named.items()}
         self._listed(self)
 

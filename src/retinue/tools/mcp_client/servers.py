@@ -17,7 +17,7 @@ from retinue.errors import ConfigError, NotFound
 from retinue.formats.fair_cut import clip
 from retinue.formats.safe_text import one_line, reveal, several_lines
 from retinue.tools.mcp_client import tool_names as names
-from retinue.tools.mcp_client.approvals import Pins, page
+from retinue.tools.mcp_client.approvals import Pins, fingerprint, page
 from retinue.tools.mcp_client.mcp_tool import McpTool, effects
 from retinue.tools.mcp_client.protocol import Limits, McpError
 from retinue.tools.mcp_client.server_config import Complaint, ServerConfig
@@ -35,6 +35,24 @@ class Withheld(Value):
     reason: str
     offered: str = ""
     approved: str = ""
+
+
+class _Looked:
+    """A definition that was looked at: its hash, and the schema of its arguments, or why there is none. A large list
+    of tools is asked about for each run, and changes seldom."""
+
+    def __init__(self, definition: Mapping[str, Any], limits: Limits) -> None:
+        self.definition, self.print = definition, fingerprint(definition)
+        self.parameters: dict[str, Any] = {}
+        self.unusable: Unusable | None = None
+        try:
+            self.parameters = normal(definition.get("inputSchema"), limits.schema_bytes)
+        except Unusable as error:
+            self.unusable = error
+        words = definition.get("description")
+        # What is taken out of a text is bounded too: several times what is kept of it is looked at.
+        most = limits.description_chars
+        self.description = clip(several_lines(words[: 4 * most]), most) if isinstance(words, str) else ""
 
 
 class Status(Value):
@@ -82,6 +100,7 @@ class McpServers:
         self._skipped = tuple(skipped)
         self._approve_first = approve_first
         self._servers: dict[str, Server] = {}
+        self._looked: dict[names.Key, _Looked] = {}
         within = os.path.realpath(workspace or Path.cwd())
         roots = (workspace.absolute().as_uri(),) if workspace else ()
         for config in configs:
@@ -148,15 +167,22 @@ class McpServers:
 
     def _withheld(self, server: str, tool: str) -> str:
         """Why a tool may not be called now, "" if it may."""
-        found = next((d for d in self._servers[server].definitions if d["name"] == tool), None)
+        found = self._servers[server].named.get(tool)
         if found is None:
             return "the server does not offer this tool any more"
         if not self._is_wanted(self._servers[server].config, tool):
             return "its configuration leaves this tool out"
-        state = self._pins.state(server, found)
+        state = self._pins.state(server, tool, self._look(server, found).print)
         if state == "approved":
             return ""
         return "its definition has changed since it was approved" if state == "changed" else "it was not approved yet"
+
+    def _look(self, server: str, definition: Mapping[str, Any]) -> _Looked:
+        key = (server, definition["name"])
+        looked = self._looked.get(key)
+        if looked is None or looked.definition is not definition:
+            looked = self._looked[key] = _Looked(definition, self._limits)
+        return looked
 
     def _is_wanted(self, config: ServerConfig, tool: str) -> bool:
         return names.is_wanted(tool, config.include, config.exclude)
@@ -188,24 +214,14 @@ class McpServers:
         made = {}
         for (server, tool), name in self._names().items():
             found = self._servers[server]
-            definition = next(d for d in found.definitions if d["name"] == tool)
-            if self._withheld(server, tool):
+            definition = found.named[tool]
+            looked = self._look(server, definition)
+            if looked.unusable is not None or self._withheld(server, tool):
                 continue
-            try:
-                schema = self._schema(name, definition)
-            except Unusable:
-                continue
+            schema = ToolSchema(name=name, description=looked.description, parameters=looked.parameters)
             risk, restart = effects(definition.get("annotations"), found.config.kind, found.config.trust)
             made[name] = McpTool(found, schema, tool, risk, restart)
         return made
-
-    def _schema(self, name: str, definition: Mapping[str, Any]) -> ToolSchema:
-        words = definition.get("description")
-        return ToolSchema(
-            name=name,
-            description=clip(several_lines(words), self._limits.description_chars) if isinstance(words, str) else "",
-            parameters=normal(definition.get("inputSchema"), self._limits.schema_bytes),
-        )
 
     # approvals
 
@@ -214,7 +230,7 @@ class McpServers:
         that was not started for want of approval is started."""
         found = self._server(server)
         if tool:
-            definition = next((d for d in found.definitions if d["name"] == tool), None)
+            definition = found.named.get(tool)
             if definition is None:
                 raise NotFound(f"the MCP server {server!r} has no tool {tool!r}; see status()")
             self._pins.approve(server, found.config.identity, definition)
@@ -250,10 +266,8 @@ class McpServers:
             if not self._is_wanted(config, tool):
                 continue
             reason = self._withheld(config.name, tool)
-            try:
-                self._schema(known[config.name, tool], definition)
-            except Unusable as error:
-                withheld.append(Withheld(tool=reveal(tool, keep=""), reason=f"it cannot be used: {error}"))
+            if (wrong := self._look(config.name, definition).unusable) is not None:
+                withheld.append(Withheld(tool=reveal(tool, keep=""), reason=f"it cannot be used: {wrong}"))
                 continue
             if reason:
                 approved = pinned.shown.get(tool, "") if pinned else ""

@@ -7,6 +7,7 @@ be understood is copied, and a tool that cannot be described so is left out.
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -17,6 +18,9 @@ TYPES = ("string", "number", "integer", "boolean", "object", "array", "null")
 MAX_DEPTH = 24
 MAX_NODES = 4_000
 MAX_TEXT = 1_024
+COPIED = 4
+"""How many times the size of the result may be copied on the way to it: references can name one large part again and
+again, and what they would grow to is not made first and measured afterwards."""
 KEY = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 
 
@@ -32,12 +36,25 @@ def _is_size(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
+def _is_pattern(value: Any) -> bool:
+    """Some providers compile it, in Python, and refuse the whole request when they cannot."""
+    if not isinstance(value, str) or len(value) > 1_000:
+        return False
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            re.compile(value)
+    except (re.error, RecursionError, OverflowError):
+        return False
+    return True
+
+
 PLAIN: dict[str, Callable[[Any], bool]] = {
     "enum": lambda v: isinstance(v, list) and 0 < len(v) <= 1_000,
     "const": lambda v: True,
     "default": lambda v: True,
     "format": lambda v: isinstance(v, str) and len(v) <= 64,
-    "pattern": lambda v: isinstance(v, str) and len(v) <= 1_000,
+    "pattern": _is_pattern,
     "minimum": _is_number,
     "maximum": _is_number,
     "exclusiveMinimum": _is_number,
@@ -55,7 +72,7 @@ PLAIN: dict[str, Callable[[Any], bool]] = {
 
 def normal(schema: Any, max_bytes: int) -> dict[str, Any]:
     """`Unusable` when a required argument has a name that no provider takes, or the whole is too large."""
-    copier = _Copier(schema if isinstance(schema, dict) else {})
+    copier = _Copier(schema if isinstance(schema, dict) else {}, COPIED * max_bytes)
     root = copier.copy(schema, 0) if isinstance(schema, dict) else {}
     for word in ("allOf", "anyOf", "oneOf"):
         root = _merged(root, word)
@@ -89,11 +106,13 @@ def _merged(root: dict[str, Any], word: str) -> dict[str, Any]:
 
 
 class _Copier:
-    """Copies a schema node by node, following references inside it until they come back to themselves."""
+    """Copies a schema node by node, following references inside it until they come back to themselves. All that is
+    copied counts, however often it is met: a small definition costs no more than a small definition may."""
 
-    def __init__(self, root: Mapping[str, Any]) -> None:
+    def __init__(self, root: Mapping[str, Any], max_bytes: int) -> None:
         self._root = root
         self._n = 0
+        self._room = max_bytes
         self._open: list[str] = []
 
     def copy(self, node: Any, depth: int) -> dict[str, Any]:
@@ -110,11 +129,21 @@ class _Copier:
         if type_ is not None:
             out["type"] = type_
         for word in ("title", "description"):
-            if isinstance(node.get(word), str) and (text := several_lines(node[word])[:MAX_TEXT]):
+            # What is taken out of a text is bounded too: several times what is kept of it is looked at.
+            if isinstance(told := node.get(word), str) and (text := several_lines(told[: 4 * MAX_TEXT])[:MAX_TEXT]):
                 out[word] = text
-        out |= {word: node[word] for word, is_right in PLAIN.items() if word in node and is_right(node[word])}
+                self._take(len(text))
+        for word, is_right in PLAIN.items():
+            if word in node and is_right(node[word]):
+                out[word] = node[word]
+                self._take(len(encode(node[word])))
         out |= self._inner(node, depth)
         return out
+
+    def _take(self, n_bytes: int) -> None:
+        self._room -= n_bytes
+        if self._room < 0:
+            raise Unusable("the schema of its arguments is too large")
 
     def _followed(self, node: Mapping[str, Any], ref: str, depth: int) -> dict[str, Any]:
         rest = {k: v for k, v in node.items() if k != "$ref"}
@@ -140,9 +169,10 @@ class _Copier:
         properties = node.get("properties")
         if isinstance(properties, dict):
             kept = {k: v for k, v in properties.items() if v is not False}
+            self._take(sum(map(len, kept)))
             out["properties"] = {k: self.copy(v, depth + 1) for k, v in kept.items()}
             required = node.get("required")
-            named = [k for k in required if k in kept] if isinstance(required, list) else []
+            named = [k for k in required if isinstance(k, str) and k in kept] if isinstance(required, list) else []
             out |= {"required": list(dict.fromkeys(named))} if named else {}
         if "items" in node:
             items = node["items"]
@@ -166,7 +196,7 @@ def _type(node: Mapping[str, Any]) -> Any:
     if isinstance(named, str) and named in TYPES:
         return named
     if isinstance(named, list) and (known := [t for t in named if isinstance(t, str) and t in TYPES]):
-        return known
+        return list(dict.fromkeys(known))
     if isinstance(node.get("properties"), dict):
         return "object"
     if "items" in node:
