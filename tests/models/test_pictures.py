@@ -204,3 +204,121 @@ def test_a_picture_goes_out_under_its_real_kind_and_within_the_limits_of_its_pro
     raw = asyncio.run(story())
     assert b"image/jpeg" in raw and small.encode() in raw
     assert (wide.encode() in raw) == (dialect != "anthropic")
+
+
+def refusing(model: Any, is_refused: Any, words: str, status: int = 400) -> list[bytes]:
+    """A model whose provider refuses some of what it is sent, with these words; what was refused."""
+    kept, refused = model._attempt, list[bytes]()
+
+    async def attempt(request: Any, body: list[bytes], *args: Any) -> Any:
+        raw = b"".join(body)
+        if is_refused(raw):
+            refused.append(raw)
+            raise model.codec.failure(status, {}, f'{{"error":{{"message":"{words}"}}}}'.encode())
+        return await kept(request, body, *args)
+
+    model._attempt = attempt
+    return refused
+
+
+def picture(n: int) -> Image:
+    return Image(media_type="image/png", data=encoded(png(n + 2, n + 3)))
+
+
+NO_VISION = [
+    "At most 0 image(s) may be provided in one request.",
+    "llama is not a multimodal model",
+    "messages[1].content must be a string",
+    "Input should be a valid value: this model supports only text",
+    "unknown variant `image_url`, expected `text`",
+]
+
+
+@pytest.mark.parametrize("words", NO_VISION)
+@pytest.mark.parametrize("n_new", [0, 1])
+def test_a_model_that_stops_taking_pictures_is_sent_words_for_old_and_new_ones(words: str, n_new: int) -> None:
+    """A server at home was started anew with another model: what it took before it refuses now."""
+
+    async def story() -> None:
+        async with FakeLLM(["I see."], settings=QUICK) as llm:
+            client = Client(FAST)
+            model = http_model(url_of(llm, "openai_chat"), "openai_chat", client=client)
+            conversation = Conversation()
+            conversation.append(User(text="Look.", images=(picture(1),)))
+            try:
+                await model.complete(asking(messages=History(conversation, 0, 1)), lambda t: None)
+                refused = refusing(model, lambda raw: b"image_url" in raw, words)
+                conversation.append(Assistant(text="I see."))
+                conversation.append(User(text="And now?", images=tuple(picture(2) for _ in range(n_new))))
+                for _ in range(2):
+                    request = asking(messages=History(conversation, 0, 3))
+                    assert (await model.complete(request, lambda t: None)).message.text == "I see."
+                assert len(refused) == 1 + n_new
+            finally:
+                await client.close()
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_forks_that_are_refused_at_the_same_time_for_one_picture_all_go_on(dialect: str) -> None:
+    async def story() -> None:
+        async with FakeLLM(["I see."] * 4, settings=QUICK) as llm:
+            client = Client(FAST)
+            model = http_model(url_of(llm, dialect), dialect, client=client)
+            bad, good = picture(1), picture(2)
+            base = Conversation()
+            base.append(User(text="Look.", images=(bad,)))
+            base.append(Assistant(text="I see."))
+            kept, gate, n = model._attempt, asyncio.Event(), 0
+
+            async def attempt(request: Any, body: list[bytes], *args: Any) -> Any:
+                nonlocal n
+                if bad.data.encode() not in b"".join(body):
+                    return await kept(request, body, *args)
+                n += 1
+                if n == 4:
+                    gate.set()
+                await gate.wait()
+                raise model.codec.failure(400, {}, REFUSALS[dialect].encode())
+
+            model._attempt = attempt  # type: ignore[method-assign]
+
+            async def fork(n: int) -> str:
+                one = Conversation(base, 2)
+                one.append(User(text=f"Fork {n}."))
+                request = asking(messages=History(one, 0, 3), run=f"r{n}")
+                return (await model.complete(request, lambda t: None)).message.text
+
+            try:
+                assert await asyncio.gather(*map(fork, range(4))) == ["I see."] * 4
+            finally:
+                await client.close()
+            assert n == 4 and good.data not in str(llm.requests[-1].raw)
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize(
+    ("status", "words"), [(400, "Too much media: 0 document pages + 3 images > 2"), (413, "large")]
+)
+def test_where_there_are_too_many_pictures_the_last_one_is_still_seen(status: int, words: str) -> None:
+    """Else whoever looks at a screen again and again would be blind from the hundredth picture on."""
+
+    async def story() -> None:
+        async with FakeLLM(["I see."], settings=QUICK) as llm:
+            client = Client(FAST)
+            model = http_model(llm.url, client=client)
+            refusing(model, lambda raw: raw.count(b'"base64"') > 2, words, status)
+            conversation = Conversation()
+            try:
+                for n in range(6):
+                    conversation.append(User(text="Look.", images=(picture(n),)))
+                    request = asking(messages=History(conversation, 0, len(conversation)))
+                    assert (await model.complete(request, lambda t: None)).message.text == "I see."
+                    assert picture(n).data.encode() in llm.requests[-1].raw
+                    conversation.append(Assistant(text="I see."))
+            finally:
+                await client.close()
+
+    asyncio.run(story())

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
 from retinue.core.history import Conversation, History
-from retinue.core.values import Assistant, Call, Message, Reply, Result, User
+from retinue.core.values import Assistant, Call, Image, Message, Reply, Result, User
+from retinue.errors import ModelRejected
 from retinue.models.codec import Options
 from retinue.models.http import Client
 from retinue.testing import call
 from retinue.testing.fake_llm.fake_provider import FakeLLM, Heard
+from tests.cli.house import House, Llm
 from tests.models.http_world import DIALECTS, FAST, QUICK, READ, asking, http_model, url_of
+from tests.pictures import encoded, png
 
 THINK = Options(thinking_tokens=2_048, effort="low")
 SEALED = ("anthropic", "openai_responses", "gemini")
@@ -65,7 +71,7 @@ def test_a_seal_goes_back_to_its_model_and_to_no_other(dialect: str) -> None:
         first = await ask(mine, talk())
         assert first.message.opaque, first
         owner = first.message.opaque.partition("\n")[0]
-        assert owner == f"{dialect} p:gemini-3-pro"
+        assert re.fullmatch(f"{dialect} p:gemini-3-pro at [0-9a-f]{{12}}", owner)
         await ask(mine, talk(first))
         assert MARKS[dialect] in llm.requests[-1].raw and llm.violations == []
         for other in (model("gemini-3-flash"), model(provider="q")):
@@ -78,13 +84,66 @@ def test_a_seal_goes_back_to_its_model_and_to_no_other(dialect: str) -> None:
     asyncio.run(story(dialect, then))
 
 
+def has_seal(dialect: str, heard: Any) -> bool:
+    raw = heard.raw.replace(b'"include":["reasoning.encrypted_content"]', b"")
+    return MARKS[dialect] in raw and b"skip_thought" not in raw
+
+
 @pytest.mark.parametrize("dialect", SEALED)
-def test_a_seal_of_an_earlier_version_still_goes_back(dialect: str) -> None:
+def test_a_seal_goes_to_no_other_address_under_the_same_name(dialect: str) -> None:
+    """`ANTHROPIC_BASE_URL` is set between two runs, or a key is brought together with the address that it is for."""
+
+    async def then(llm: FakeLLM, model: Any, ask: Any) -> None:
+        mine = model()
+        first = await ask(mine, talk())
+        conversation = talk(first)
+        await ask(mine, conversation)
+        assert has_seal(dialect, llm.requests[-1])
+        async with FakeLLM(script, settings=QUICK) as other:
+            mine.connect(url_of(other, dialect), "another-key")
+            said = await ask(mine, conversation)
+            assert said.message.calls and not any(has_seal(dialect, heard) for heard in other.requests)
+            mine.connect(url_of(llm, dialect), "a-key")
+            await ask(mine, talk(first))
+            assert has_seal(dialect, llm.requests[-1])
+
+    asyncio.run(story(dialect, then))
+
+
+@pytest.mark.parametrize("dialect", SEALED)
+def test_an_address_that_changes_while_a_request_waits_gets_no_seal_of_the_first(dialect: str) -> None:
+    async def then(llm: FakeLLM, model: Any, ask: Any) -> None:
+        mine = model()
+        first = await ask(mine, talk())
+        async with FakeLLM(script, settings=QUICK) as other:
+            governor = mine.governor
+            kept = governor.turn
+
+            def turn(*args: Any) -> Any:
+                mine.connect(url_of(other, dialect), "another-key")
+                return kept(*args)
+
+            governor.turn = turn
+            said = await ask(mine, talk(first))
+            assert said.message.calls and not any(has_seal(dialect, heard) for heard in other.requests)
+            assert len(other.requests) >= 1
+            # What the other has sealed is the other's.
+            mine.connect(url_of(llm, dialect), "a-key")
+            n = len(llm.requests)
+            await ask(mine, talk(said))
+            assert not any(has_seal(dialect, heard) for heard in llm.requests[n:])
+
+    asyncio.run(story(dialect, then))
+
+
+@pytest.mark.parametrize("dialect", SEALED)
+@pytest.mark.parametrize("maker", ["", " p:gemini-3-pro"])
+def test_a_seal_of_an_earlier_version_still_goes_back(dialect: str, maker: str) -> None:
     async def then(llm: FakeLLM, model: Any, ask: Any) -> None:
         mine = model()
         first = await ask(mine, talk())
         _, _, kept = first.message.opaque.partition("\n")
-        old = replace(first, message=replace(first.message, opaque=f"{dialect}\n{kept}"))
+        old = replace(first, message=replace(first.message, opaque=f"{dialect}{maker}\n{kept}"))
         await ask(mine, talk(old))
         assert MARKS[dialect] in llm.requests[-1].raw and llm.violations == []
 
@@ -135,6 +194,75 @@ def test_what_goes_on_being_refused_is_an_error_after_one_more_try(dialect: str)
     asyncio.run(one())
 
 
+@pytest.mark.parametrize("dialect", SEALED)
+@pytest.mark.parametrize("words", ["the parameter 'signature' of tool 'sign' is invalid", "image_size is out of range"])
+def test_a_refusal_that_only_sounds_like_one_of_seals_or_pictures_costs_neither(dialect: str, words: str) -> None:
+    """Leaving them out did not help, so they are not left out of what comes next."""
+    picture = Image(media_type="image/png", data=encoded(png()))
+
+    async def then(llm: FakeLLM, model: Any, ask: Any) -> None:
+        mine = model()
+        first = await ask(mine, talk())
+        conversation = talk(first)
+        conversation.append(Assistant(text="I see."))
+        conversation.append(User(text="And this?", images=(picture,)))
+        kept, n = mine._attempt, 0
+
+        async def refuse(*args: Any) -> Any:
+            nonlocal n
+            n += 1
+            raise ModelRejected(words, kind="invalid_request")
+
+        mine._attempt = refuse
+        with pytest.raises(ModelRejected, match=re.escape(words)):
+            await ask(mine, conversation)
+        assert n == 2
+        mine._attempt = kept
+        await ask(mine, conversation)
+        assert has_seal(dialect, llm.requests[-1]) and picture.data.encode() in llm.requests[-1].raw
+        if dialect == "anthropic":
+            assert b'"budget_tokens"' in llm.requests[-1].raw
+
+    asyncio.run(story(dialect, then))
+
+
+@pytest.mark.parametrize("param", ["input", None])
+def test_a_thought_that_was_not_stored_is_no_model_that_is_not_found(param: str | None) -> None:
+    words = "Item with id 'rs_1' not found. Items are not persisted when `store` is set to false."
+    told = {"error": {"message": words, "type": "invalid_request_error", "param": param, "code": None}}
+
+    async def then(llm: FakeLLM, model: Any, ask: Any) -> None:
+        mine = model()
+        first = await ask(mine, talk())
+        kept, n = mine._attempt, 0
+
+        async def refuse(request: Any, body: list[bytes], *args: Any) -> Any:
+            nonlocal n
+            if b'"rs_' in b"".join(body):
+                n += 1
+                raise mine.codec.failure(404, {}, json.dumps(told).encode())
+            return await kept(request, body, *args)
+
+        mine._attempt = refuse
+        assert (await ask(mine, talk(first))).message.calls and n == 1
+
+    asyncio.run(story("openai_responses", then))
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize(
+    "kept", ["", "{", "[", "[{]", "null", "5", '"x"', "[5]", "[null]", "[{}]", '{"reasoning_content":', '[{"type":5}]']
+)
+def test_a_seal_that_cannot_be_read_costs_no_conversation(dialect: str, kept: str) -> None:
+    async def then(llm: FakeLLM, model: Any, ask: Any) -> None:
+        first = Reply(message=Assistant(text="I look.", calls=(call("read", path="a"),), opaque=f"{dialect}\n{kept}"))
+        assert (await ask(model(), talk(first))).message.calls
+        json.loads(llm.requests[-1].raw)
+        assert not llm.violations or llm.n_requests > 1
+
+    asyncio.run(story(dialect, then))
+
+
 def test_a_history_of_another_dialect_is_taken_by_models_that_want_seals() -> None:
     """Gemini 3 wants a signature on each call, Anthropic's thinking models a thought before it."""
     said: list[Message] = [Assistant(calls=(Call(id="x", name="read", args='{"path":"a"}'),))]
@@ -151,3 +279,25 @@ def test_a_history_of_another_dialect_is_taken_by_models_that_want_seals() -> No
 
     for dialect in SEALED:
         asyncio.run(one(dialect))
+
+
+@pytest.mark.parametrize("how", ["resume", "fork"])
+def test_a_program_that_goes_on_at_another_address_sends_it_no_seal(how: str, tmp_path: Path) -> None:
+    """Gemini's models seal without being asked."""
+
+    def answer(heard: Heard) -> Any:
+        return "Done." if isinstance(heard.messages[-1], Result) else call("list", path=".")
+
+    with Llm(answer) as one, Llm(answer) as other:
+        house = House(tmp_path, GEMINI_API_KEY="a-key", GOOGLE_GEMINI_BASE_URL=one.llm.url)
+        try:
+            house.ok("run", "-q", "--family", "none", "--model", "gemini:gemini-3-pro", "Go.")
+            assert has_seal("gemini", one.llm.requests[-1])
+            house.ok("stop")
+            env = {"GEMINI_API_KEY": "another-key", "GOOGLE_GEMINI_BASE_URL": other.llm.url}
+            assert "Done." in house.ok(how, "latest", "Again.", env=env)
+            assert b"Again." in other.llm.requests[-1].raw
+            first = [heard.raw for heard in other.llm.requests if heard.raw.count(b'"functionCall"') == 1]
+            assert first and not any(MARKS["gemini"] in raw and b"skip_thought" not in raw for raw in first)
+        finally:
+            house.close()

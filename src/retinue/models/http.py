@@ -27,7 +27,7 @@ from retinue.models.codec import Codec, Options
 from retinue.models.connection_pool import Client, Times, checked_url
 from retinue.models.governor import MAX_COOLING, REFUSALS, Governor, Turn
 from retinue.models.prompt_cache import Prefix, Warmth, shortest
-from retinue.models.sent_conversation import Outgoing, Unit
+from retinue.models.sent_conversation import Cure, Outgoing, Unit
 from retinue.models.tool_limit import fitting, left_out
 from retinue.models.usage_checks import Asked
 
@@ -89,9 +89,9 @@ class HttpModel:
         self.n_repairs = 0
         self._client = client
         self._redactor, self._strict = Redactor(), Redactor()
+        self._outgoing = Outgoing(codec, f"{provider}:{model}")
         self.connect(base_url, key, headers, governor, warmth)
         self.info = self.warmth.known(info, is_streamed=self.options.stream)
-        self._outgoing = Outgoing(codec, f"{provider}:{model}")
         self._marks = self.options.cache and codec.dialect in MARKS
         self._marked: tuple[bytes, bytes] | None = None
         self._heads: dict[tuple[str, int], tuple[tuple[ToolSchema, ...], bytes, str]] = {}
@@ -108,6 +108,7 @@ class HttpModel:
         codec, client = self.codec, self._client
         self.governor, self.warmth = governor or Governor(), warmth or self._own_warmth()
         self._url = checked_url(base_url).rstrip("/") + codec.path(self.model, self.options)
+        self._outgoing.place = digest(base_url.rstrip("/"))[:12]
         self._proxy = client.proxy(self._url)
         sent = {**codec.headers(key), "accept-encoding": "identity", "user-agent": "retinue", **(headers or {})}
         self._headers = {name: value for name, value in sent.items() if value is not None}
@@ -150,46 +151,55 @@ class HttpModel:
         # A link of a chain that was asked before may have cost something too.
         spent = reply.usage.plus(progress.before) if progress.before.tokens else reply.usage
         progress.settle(reply.usage)
-        said = self._outgoing.sealed(reply.message)
-        return self._hidden(replace(reply, message=said, usage=spent, model=(reply.model or self.model)[:MAX_NAME]))
+        return self._hidden(replace(reply, usage=spent, model=(reply.model or self.model)[:MAX_NAME]))
 
     async def _answer(self, request: Request, emit: Callable[[str], None]) -> Reply:
         """The reply; a request that was refused for a part of it is sent once more without that part."""
-        tried: set[str] = set()
+        cure = Cure()
         while True:
-            head, name = self._head(request)
             try:
-                reply = await self._send(request, self._prefix(request, head, name), self.body(request, head), emit)
+                reply = await self._send(request, cure, emit)
             except ModelError as error:
-                request = self._cured(request, error, tried)
+                request = self._cured(request, error, cure)
+            except BaseException:
+                self._outgoing.forget(cure)
+                raise
             else:
                 break
         if isinstance(request.messages, History):
             self._outgoing.took(request.messages)
         return reply
 
-    def _cured(self, request: Request, error: ModelError, tried: set[str]) -> Request:
+    def _cured(self, request: Request, error: ModelError, cure: Cure) -> Request:
         """The request to send instead of one that was refused; the error, when there is none."""
         assert isinstance(request.messages, History)
-        if self._outgoing.cure(request.messages, error, tried):
+        if self._outgoing.cure(request.messages, error, cure):
             log.warning("%s refused a part of a conversation, which goes on without it: %s", self.model, error)
             return request
-        if error.kind != "invalid_request" or "orphan" in tried or not ORPHAN.search(str(error)):
+        if error.kind != "invalid_request" or cure.is_sent_anew or not ORPHAN.search(str(error)):
+            self._outgoing.forget(cure)
             raise error
         # It cannot be, for what is sent is made valid. If it is all the same, nothing that was kept is trusted.
-        tried.add("orphan")
+        cure.is_sent_anew = True
         self.n_repairs += 1
         log.error("a conversation was refused and is sent anew, which should not be needed: %s", error)
         return replace(request, messages=as_history(tuple(request.messages)))
 
-    async def _send(
-        self, request: Request, shared: tuple[Prefix, int], body: list[bytes], emit: Callable[[str], None]
-    ) -> Reply:
+    async def _send(self, request: Request, cure: Cure, emit: Callable[[str], None]) -> Reply:
+        head, name = self._head(request)
+        shared, body, place = (
+            self._prefix(request, head, name),
+            self._written(request, head, cure),
+            self._outgoing.place,
+        )
         size = sum(map(len, body))
         async with (
             self.warmth.first_byte(*shared) as warm,
             self.governor.turn(request.root, size // 4) as turn,
         ):
+            if place != self._outgoing.place:
+                # It is another address by now, which is not sent what was sealed at the first.
+                body, place = self._written(request, head, cure), self._outgoing.place
             warm.sending(request.run, size)
             try:
                 reply = await self._attempt(request, body, turn, emit, warm.came)
@@ -203,9 +213,13 @@ class HttpModel:
                 log.error("%s\n%s", told, where)
                 raise ModelRejected(told, kind="bad_response") from None
         warm.counted(reply.usage)
-        return reply
+        return replace(reply, message=self._outgoing.sealed(reply.message, place))
 
     # the request
+
+    def _written(self, request: Request, head: bytes, cure: Cure) -> list[bytes]:
+        self._outgoing.sending(cure)
+        return self.body(request, head)
 
     def body(self, request: Request, head: bytes) -> list[bytes]:
         """Head, units, tail, to be sent one after another: what was written before is not copied here. Of the units

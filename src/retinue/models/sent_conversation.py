@@ -1,5 +1,6 @@
 """What of a conversation a model is sent. Seals (signatures of thoughts, encrypted reasoning) go only to the model that
-made them; pictures only where they are taken. What a provider has refused is not sent to it again.
+made them, at the address where it did; pictures only where they are taken. What a provider has refused is not sent to
+it again, if leaving it out has helped.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 from weakref import WeakKeyDictionary, WeakSet
 
+import msgspec
 from msgspec.structs import replace
 
 from retinue.core.history import Conversation, History
@@ -22,12 +24,22 @@ LARGEST = {"anthropic": (5 << 20, 8_000)}
 """Bytes of a picture in base64, and pixels of a side, that a dialect's provider takes."""
 SEALS = re.compile(
     r"signature|encrypted[_ ]content|(?:redacted_)?thinking`? blocks?|must start with a thinking|expected `?thinking"
-    r"|reasoning_(?:content|details)|'rs_|of type 'reasoning'",
+    r"|reasoning_(?:content|details)|property '?reasoning|'rs_|of type 'reasoning'",
     re.IGNORECASE,
 )
 """What providers say of a seal that is missing, broken, or another's."""
-PICTURES = re.compile(r"\bimages?\b|image_|_image|inline_?data|\bpictures?\b|\bvision\b|\bmime.?type", re.IGNORECASE)
-"""What they say of a picture that they do not take."""
+PICTURES = re.compile(
+    r"\bimages?\b|image_|_image|inline_?data|\bpictures?\b|\bvision\b|\bmime.?type|multi-?modal|\bmodalit(?:y|ies)\b"
+    r"|content\W{0,3} (?:must|should) be (?:a |of type )?string|\bonly (?:supports? )?text\b|\bmedia\b",
+    re.IGNORECASE,
+)
+"""What they say of a picture that they do not take, and of a message that is not text alone."""
+MANY = re.compile(r"too (?:many|much)|at most \d+|(?:maximum|max|limit)\b.{0,40}\d|exceed", re.IGNORECASE | re.DOTALL)
+"""That it is their number or their size together."""
+ITEM = re.compile(r"\bitem\b.*'?rs_", re.IGNORECASE | re.DOTALL)
+"""A thought that the provider looks for among what it has stored: it is not the model that is not found."""
+AT = " at "
+PLACE = re.compile(r" at ([0-9a-f]{12})$")
 REFUSED = "the model's provider refused it"
 
 
@@ -37,11 +49,22 @@ class Unit(Protocol):
     def __call__(self, messages: Sequence[Message], *, mark: bool = False) -> bytes: ...
 
 
+class Cure:
+    """What is left out of one request after it was refused. It is remembered for the conversation only if the request
+    is answered then: words like "signature" and "image" stand in refusals too that have another reason."""
+
+    def __init__(self) -> None:
+        self.is_sent_anew = False
+        self.bare: list[Conversation] = []
+        self.pictures: set[int] = set()
+        self.known: frozenset[int] = frozenset()
+
+
 class Outgoing:
     """The conversations of one model (`maker`: its provider and its name there) in the words of a codec."""
 
-    def __init__(self, codec: Codec, maker: str) -> None:
-        self._codec, self._maker = codec, maker
+    def __init__(self, codec: Codec, maker: str, place: str = "") -> None:
+        self._codec, self._maker, self.place = codec, maker, place
         self._variant = f"{_variant(codec)} {maker}"
         self._bare: WeakSet[Conversation] = WeakSet()
         self._has_bare = False
@@ -51,7 +74,7 @@ class Outgoing:
     def way(self, history: History) -> tuple[str, Unit]:
         """How a conversation is written. What is written under the same name is the same, and can be kept."""
         is_bare = self._has_bare and self.is_bare(history)
-        kind = f"{self._variant} {len(self._refused)} {'bare' if is_bare else 'sealed'}"
+        kind = f"{self._variant} {self.place} {hash(frozenset(self._refused))} {'bare' if is_bare else 'sealed'}"
         return kind, self.bare_unit if is_bare else self.unit
 
     def is_bare(self, history: History) -> bool:
@@ -69,31 +92,43 @@ class Outgoing:
     def bare_unit(self, messages: Sequence[Message], *, mark: bool = False) -> bytes:
         return self._codec.unit([self._fit(m, is_bare=True) for m in messages], mark=mark)
 
-    def sealed(self, message: Assistant) -> Assistant:
-        """A reply as it is kept: its seals with the name of their maker."""
+    def sealed(self, message: Assistant, place: str) -> Assistant:
+        """A reply as it is kept: its seals with the name of their maker, and with the place that it answered from."""
         if not message.opaque:
             return message
         owner, newline, kept = message.opaque.partition("\n")
-        return replace(message, opaque=f"{owner} {self._maker}\n{kept}") if newline else message
+        named = f"{owner} {self._maker}{AT}{place}" if place else f"{owner} {self._maker}"
+        return replace(message, opaque=f"{named}\n{kept}") if newline else message
 
     def took(self, history: History) -> None:
         """A request was answered: whatever pictures it had are taken."""
         self._taken[history.conversation] = history.stop
 
-    def cure(self, history: History, error: ModelError, tried: set[str]) -> bool:
+    def sending(self, cure: Cure) -> None:
+        """A request is about to be written: what is left out of it is known."""
+        cure.known = frozenset(self._refused)
+
+    def cure(self, history: History, error: ModelError, cure: Cure) -> bool:
         """Leave out what was refused; whether that is something new, so that it is worth another try. (Servers at home
         refuse a picture with a 500.)"""
+        if error.kind == "too_large":
+            return self._refuse_pictures(history, cure, is_many=True)
         if error.kind not in ("invalid_request", "not_found", "server_error"):
             return False
-        if "seals" not in tried and error.kind != "not_found" and SEALS.search(str(error)):
-            tried.add("seals")
+        is_seal = SEALS.search(str(error)) and (error.kind != "not_found" or ITEM.search(str(error)))
+        if is_seal and not self.is_bare(history):
+            cure.bare.append(history.conversation)
             self._bare.add(history.conversation)
             self._has_bare = True
             return True
-        if "pictures" not in tried and PICTURES.search(str(error)):
-            tried.add("pictures")
-            return self._refuse_pictures(history)
-        return False
+        is_many = MANY.search(str(error)) is not None
+        return bool(PICTURES.search(str(error))) and self._refuse_pictures(history, cure, is_many=is_many)
+
+    def forget(self, cure: Cure) -> None:
+        """The request was refused all the same, or came to nothing: what was left out of it was not the reason."""
+        for conversation in cure.bare:
+            self._bare.discard(conversation)
+        self._refused -= cure.pictures
 
     def options(self, options: Options, history: History) -> Options:
         """Anthropic's models cannot go on thinking where the seals of their thoughts are left out."""
@@ -124,8 +159,11 @@ class Outgoing:
         dialect, _, maker = owner.partition(" ")
         if not newline:
             return message
-        # Stores of earlier versions do not name the maker.
-        is_own = dialect == self._codec.dialect and maker in ("", self._maker)
+        if (found := PLACE.search(maker)) is not None:
+            maker = maker[: found.start()]
+        # Stores of earlier versions do not name the maker, or not where it was.
+        is_here = found is None or found[1] == self.place
+        is_own = dialect == self._codec.dialect and maker in ("", self._maker) and is_here and _is_whole(kept, dialect)
         return replace(message, opaque=f"{dialect}\n{kept}" if is_own else "")
 
     def _why_not(self, image: Image, looks: Looks) -> str:
@@ -138,18 +176,35 @@ class Outgoing:
             return f"it measures {looks.width} x {looks.height}, and this model takes {side} at most"
         return looks.wrong
 
-    def _refuse_pictures(self, history: History) -> bool:
-        """Those that came since the last reply; when there is none among them, all."""
+    def _refuse_pictures(self, history: History, cure: Cure, *, is_many: bool) -> bool:
+        """Those that came since the last reply; when there is none among them, or they were not the reason, all. Where
+        they are too many, those that came before: the model has seen them."""
         one, known = history.conversation, 0
         while one is not None:
             if one in self._taken:
                 known = min(self._taken[one], history.stop)
                 break
             one = one.base if one.base is not None else None  # type: ignore[assignment]
-        fresh = _pictures(history, max(history.start, known)) - self._refused
-        found = fresh or _pictures(history, history.start) - self._refused
+        # Another request may have been refused meanwhile for the same ones: they were in this one too.
+        fresh = _pictures(history, max(history.start, known)) - cure.known
+        every = _pictures(history, history.start) - cure.known
+        found = ((every - fresh) if is_many else set()) or fresh or every
+        cure.pictures |= found - self._refused
         self._refused |= found
         return bool(found)
+
+
+def _is_whole(kept: str, dialect: str) -> bool:
+    """Whether what was kept of a reply can be read: one that is damaged is missed by nobody but its model."""
+    try:
+        found = msgspec.json.decode(kept.encode("utf-8", "replace"))
+    except (msgspec.DecodeError, RecursionError):
+        return False
+    items = found if isinstance(found, list) else [found]
+    words = [item.get(name, "") for item in items if isinstance(item, dict) for name in ("type", "id")]
+    # Gemini's hold the lengths and places of what the message has already.
+    is_known = isinstance(found, list | dict) and (dialect == "gemini" or all(isinstance(i, dict) for i in items))
+    return is_known and all(isinstance(word, str) for word in words)
 
 
 def _pictures(history: History, start: int) -> set[int]:
