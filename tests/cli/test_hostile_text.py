@@ -188,3 +188,64 @@ def test_an_error_of_a_server_is_tame(tmp_path: Path) -> None:
         assert screen.ended() == 1
         assert "begin" in screen.text
         check(screen.text, is_line=False)
+
+
+BREAKS = "\nFORGED\u2028FORGED\rFORGED\x85FORGED\x0bFORGED"
+FORGER = f"a{BREAKS}"
+FORGED = [
+    ("cancel", "latest"),
+    ("wait", "latest"),
+    ("budget", "latest"),
+    ("budget", "latest", "--add-usd", "1"),
+    ("send", "latest", "x"),
+    ("ps", "--all", "--tree"),
+    ("logs",),
+    ("logs", "--tools"),
+    ("replay",),
+    ("mcp", "list", "--mcp-config", "mcp.json"),
+    ("mcp", "approve", FORGER, "--mcp-config", "mcp.json"),
+    ("run", "-q", "--mcp-config", "mcp.json", "x"),
+    ("run", "--store", f"/proc/{FORGER}/x.db", "x"),
+    ("backup", f"/proc/{FORGER}"),
+    ("fork", "latest", "--at", FORGER, "x"),
+    ("rm", "latest"),
+]
+
+
+@pytest.fixture(scope="module")
+def forger(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+    def script(heard: Any) -> Any:
+        turn = sum(type(m).__name__ == "Assistant" for m in heard.messages)
+        return "Done." if turn else Assistant(text=FORGER, calls=(call(FORGER, x=FORGER), call("read", path=FORGER)))
+
+    with house(tmp_path_factory.mktemp("forger"), script) as made:
+        servers = {FORGER: {"command": f"/no/such/{FORGER}"}, "y": {"command": 5, FORGER: 1}}
+        (made.project / "mcp.json").write_text(json.dumps({"mcpServers": servers}))
+        made.ok("run", "-q", "--family", "none", "-n", FORGER, f"Do {FORGER}")
+        yield made
+
+
+@pytest.mark.parametrize("arguments", FORGED, ids=lambda a: " ".join(a)[:24].encode("ascii", "ignore").decode())
+def test_nothing_foreign_begins_a_line_of_ours(forger: House, arguments: tuple[str, ...]) -> None:
+    """A name of two lines would say on the second whatever it likes, in our words."""
+    with tty({**forger.env, "NO_COLOR": "1"}, forger.project, *arguments) as screen:
+        screen.ended()
+        assert "defect of retinue" not in screen.text
+        assert [line for line in re.split("[\r\n]+", screen.text) if line.startswith("FORGED")] == []
+
+
+def test_names_of_tools_are_tame_in_pages_that_are_exported(tmp_path: Path) -> None:
+    """A model can call what no tool is called."""
+    name = f"x{SEQUENCES}`</p>**{FORGER}\u202e"
+
+    def script(heard: Any) -> Any:
+        return "Done." if any(type(m).__name__ == "Result" for m in heard.messages) else call(name)
+
+    with house(tmp_path, script) as made:
+        made.ok("run", "-q", "--family", "none", "Do it")
+        for form in ("html", "md"):
+            text = made.ok("export", "-f", form)
+            check(text)
+            titles = [line for line in text.split("\n") if "class=" in line or line.startswith("`") or "calls" in line]
+            assert any("FORGED" in line for line in titles)
+            assert form == "html" or not re.search("^FORGED", text.replace("{}", ""), re.MULTILINE), text

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 
 from retinue import errors
+from retinue.formats.safe_text import one_line
 
 OK = 0
 FAILED = 1
@@ -59,9 +60,7 @@ def of_outcome(state: str, stop: str, *, strict: bool = False, failed_children: 
 
 def sentence(error: BaseException) -> str:
     """What went wrong and what to do next, on one line."""
-    if isinstance(error, OSError):
-        return _of_system(error)
-    return " ".join(str(error).split()) or type(error).__name__
+    return one_line(_of_system(error) if isinstance(error, OSError) else str(error)) or type(error).__name__
 
 
 def _of_system(error: OSError) -> str:

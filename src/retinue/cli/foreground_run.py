@@ -114,15 +114,17 @@ def server_lines(started: Iterable[dict[str, Any]], left_out: Iterable[dict[str,
     """A line for each server that is not as it should be, with what to do about it."""
     lines = []
     for server in (*left_out, *started):
-        name = server["name"]
+        name, source = (one_line(server[key], 300) for key in ("name", "source"))
         if server["status"] == "untrusted":
             continue  # told together with everything else of the project
         if server["status"] == "changed":
-            lines.append(f"MCP server {name} was not started: {server['error']} (retinue mcp approve {name})")
+            lines.append(
+                f"MCP server {name} was not started: {one_line(server['error'], 300)} (retinue mcp approve {name})"
+            )
         elif server["status"] == "pending":
             lines.append(f"MCP server {name} is still starting; its tools are there for the next run")
         elif server["error"]:
-            lines.append(f"MCP server {name or server['source']} cannot be used: {one_line(server['error'], 300)}")
+            lines.append(f"MCP server {name or source} cannot be used: {one_line(server['error'], 300)}")
         for tool in server["withheld"]:
             how = f" (retinue mcp approve {name} {tool['tool']})" if tool["offered"] else ""
             lines.append(f"MCP tool {name}/{tool['tool']} is withheld: {tool['reason']}{how}")

@@ -62,6 +62,11 @@ class Line(NamedTuple):
     more: int = 0
     group: str = ""
 
+    @property
+    def name(self) -> str:
+        """What it is called, for people."""
+        return f"{one_line(self.label, 60)} {self.short}"
+
 
 class Shelf:
     """A store that is only looked at. One whose file is missing is empty."""
@@ -210,7 +215,7 @@ class Shelf:
             raise NotFound(f"there is no run {address!r} in {where}. `retinue ps --all --tree` lists what there is.")
         if len(found) > 1:
             listed = "; ".join(
-                f"{line.short} ({line.label}, {state_text(line.state)}: {one_line(line.task, 40)})"
+                f"{line.short} ({one_line(line.label, 60)}, {state_text(line.state)}: {one_line(line.task, 40)})"
                 for line in found[:MOST]
             )
             more = f"; and {len(found) - MOST} more" if len(found) > MOST else ""

@@ -31,13 +31,16 @@ def as_markdown(book: Book, final: TreeRecord, date: str = "") -> str:
     for row in final.rows:
         level = "#" * min(6, 2 + row.spec.depth - top.spec.depth)
         lines += [f"{level} {_label(row)} · {words.state_text(facts.word(row))}", ""]
-        lines += [f"{row.run.model_used or row.spec.model}, {words.span(facts.elapsed(row))}, {row.run.turn} turns", ""]
+        lines += [
+            f"{one_line(row.run.model_used or row.spec.model)}, {words.span(facts.elapsed(row))}, {row.run.turn} turns",
+            "",
+        ]
         lines += [f"missing: {one_line(lacking)}", ""] if (lacking := facts.missing(row)) else []
         for message in book.conversation(row, row.spec.base.length if row.spec.base is not None else 0):
             lines += [*_message(message), ""]
         end = facts.ending(row)
         if end is not None and end.error and end.state != "completed":
-            lines += [f"**{end.state}** ({end.stop}): {end.error}", ""]
+            lines += [f"**{end.state}** ({end.stop}): {one_line(end.error)}", ""]
     return several_lines("\n".join(lines))
 
 
@@ -45,11 +48,20 @@ def _message(message: Message) -> list[str]:
     if isinstance(message, Assistant):
         out = ["**assistant**", "", message.text] if message.text else []
         for call in message.calls:
-            out += ["", f"calls `{call.name}`", "", *_fenced(call.args, "json")]
+            out += ["", f"calls `{_name(call.name)}`", "", *_fenced(call.args, "json")]
         return out
     if isinstance(message, Result):
-        return [f"`{message.name or 'tool'}` {'failed' if message.error else 'returned'}", "", *_fenced(message.text)]
+        return [
+            f"`{_name(message.name) or 'tool'}` {'failed' if message.error else 'returned'}",
+            "",
+            *_fenced(message.text),
+        ]
     return [f"**{message.kind if message.kind != 'task' else 'user'}**", "", message.text]
+
+
+def _name(name: str) -> str:
+    """A tool's name between backticks: a model can call what no tool is called."""
+    return one_line(name, 200).replace("`", "'")
 
 
 def _fenced(text: str, kind: str = "") -> list[str]:
@@ -169,7 +181,7 @@ def _html_message(message: Message) -> str:
         who, text = f"{message.name or 'tool'}{' (failed)' if message.error else ''}", message.text
     else:
         who, text = "user" if message.kind == "task" else message.kind, message.text
-    return f'<p class="who">{html.escape(who)}</p><pre>{html.escape(several_lines(text))}</pre>'
+    return f'<p class="who">{html.escape(one_line(who, 200))}</p><pre>{html.escape(several_lines(text))}</pre>'
 
 
 def _label(row: Row) -> str:

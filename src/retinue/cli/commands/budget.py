@@ -52,7 +52,7 @@ def command(door: Door, /, run: str, then: str | None, as_json: bool, **more: An
     if then == "end":
         with line_to(door) as client:
             states = client.ask(wire.Cancel(runs=(line.id,), reason=raising.ENDED))["states"]
-        door.say(f"{line.label} {line.short} {states[line.id]}")
+        door.say(f"{line.name} {states[line.id]}")
         return exits.OK
     if then or any(more.values()):
         with line_to(door) as client:
@@ -69,7 +69,7 @@ def command(door: Door, /, run: str, then: str | None, as_json: bool, **more: An
 def _told(door: Door, line: Line, done: dict[str, Any], then: str | None, more: dict[str, Any]) -> None:
     added = [amount_text(name, more[name]) for name in NAMES if more[name]]
     added += [f"{words.span(more['seconds'] * 1000)} of time"] * bool(more["seconds"])
-    name = f"{line.label} {line.short}"
+    name = line.name
     if added:
         limits = [amount_text(n, done["limit"][n]) for n in NAMES if done.get("limit", {}).get(n) is not None]
         door.say(f"added {' and '.join(added)}: {name} may spend {', '.join(limits) or 'without limit'} in all")
@@ -89,9 +89,9 @@ def _look(door: Door, line: Line, as_json: bool) -> None:
         out(json_line(_as_json(line, row, account, list(asked), above)))
         return
     if not has_limits(account):
-        out(f"{line.label} {line.short} has no limit of its own and draws from {_whose(above)}.")
+        out(f"{line.name} has no limit of its own and draws from {_whose(above)}.")
     else:
-        out(table(f"{line.label} {line.short}", account))
+        out(table(line.name, account))
     if row.run.deadline is not None and not facts.has_ended(row):
         out(f"deadline  in {words.span(max(0, row.run.deadline - int(time.time() * 1000)))}")
     for text, waiting in asked.items():

@@ -35,7 +35,7 @@ def command(door: Door, runs: tuple[str, ...], everything: bool, reason: str) ->
     code = exits.OK
     for line in lines:
         state = states.get(line.id, "")
-        note(f"{line.label} {line.short}: {words.state_text(state)}")
+        note(f"{line.name}: {words.state_text(state)}")
         if state not in words.ENDS:
             code = exits.FAILED
     return code

@@ -86,13 +86,18 @@ def tell(n: int, message: Message, tools: bool) -> Iterator[str]:
     """A message for people."""
     if isinstance(message, Assistant):
         if message.text:
-            yield f"{n:>4} assistant: {several_lines(message.text)}"
+            yield f"{n:>4} assistant: {_indented(message.text)}"
         for call in message.calls:
-            yield f"{n:>4} calls {one_line(call.name)}" + (f" {several_lines(call.args)}" if tools else "")
+            yield f"{n:>4} calls {one_line(call.name)}" + (f" {_indented(call.args)}" if tools else "")
     elif isinstance(message, Result):
         state = "denied" if message.denied else "failed" if message.error else "done"
-        text = several_lines(message.text) if tools else one_line(message.text, 100)
+        text = _indented(message.text) if tools else one_line(message.text, 100)
         yield f"{n:>4} {one_line(message.name) or 'tool'} {state}: {text}"
     else:
         who = words.short_id(message.sender) if message.sender else "user" if message.kind == "task" else message.kind
-        yield f"{n:>4} {who}: {several_lines(message.text)}"
+        yield f"{n:>4} {who}: {_indented(message.text)}"
+
+
+def _indented(text: str) -> str:
+    """The lines of a message behind its number: none of them can be taken for the beginning of another message."""
+    return several_lines(text).replace("\n", "\n       ")

@@ -44,8 +44,8 @@ def list_(door: Door, as_json: bool, mcp_config: tuple[str, ...], strict_mcp_con
         if as_json:
             out(json_line(server))
             continue
-        name, n_tools = server["name"] or server["source"], len(server["tools"])
-        out(f"{name}  {server['status']}  {n_tools} tools  {server['source'] or 'given'}")
+        name, source = (one_line(server[key], 300) for key in ("name", "source"))
+        out(f"{name or source}  {server['status']}  {len(server['tools'])} tools  {source or 'given'}")
         if server["error"]:
             out(f"    {one_line(server['error'], 300)}")
         for name in server["tools"]:
@@ -70,7 +70,8 @@ def approve(door: Door, server: str, tool: str, mcp_config: tuple[str, ...], str
     """Approve what a server offers now, or one TOOL of it. `retinue mcp list` shows what that is."""
     servers = _ask(door, mcp_config, strict_mcp_config, server, tool)
     found = next(s for s in servers if s["name"] == server)
-    door.say(f"approved: {server}{' ' + tool if tool else ''}, which offers {len(found['tools'])} tools")
+    what = one_line(f"{server}{' ' + tool if tool else ''}")
+    door.say(f"approved: {what}, which offers {len(found['tools'])} tools")
     return exits.OK
 
 

@@ -56,7 +56,7 @@ def command(door: Door, run: str, speed: float, output_format: str) -> None:
 def describe(row: Row) -> str:
     """One line about how a run stands."""
     order, state, end = row.spec.order, word(row), ending(row)
-    label = words.agent_label(order.label or order.agent)
+    label = one_line(words.agent_label(order.label or order.agent), 60)
     about = one_line((end.error or end.text) if end is not None else order.task, 80)
     indent = "  " * row.spec.depth
     return f"{indent}{words.glyph(state)} {label} {words.short_id(row.spec.id)} {words.state_text(state)}: {about}"

@@ -43,7 +43,7 @@ def command(door: Door, runs: tuple[str, ...], ended: bool, older_than: float | 
         for line in lines:
             try:
                 client.ask(wire.Forget(run=line.id))
-                note(f"deleted {line.label} {line.short}")
+                note(f"deleted {line.name}")
             except NotFound:  # it shared the conversation of one that was deleted before it
-                note(f"deleted {line.label} {line.short}, with its conversation")
+                note(f"deleted {line.name}, with its conversation")
     return exits.OK

@@ -25,4 +25,4 @@ def command(door: Door, run: str, message: tuple[str, ...], steer: bool) -> None
     text = asking.prompt(message)
     with line_to(door) as client:
         client.ask(wire.Send(run=line.id, text=text, steer=steer))
-    door.say(f"sent to {line.label} {line.short}; it is on record, and read at its {'new' if steer else 'next'} turn")
+    door.say(f"sent to {line.name}; it is on record, and read at its {'new' if steer else 'next'} turn")

@@ -37,7 +37,7 @@ def command(door: Door, runs: tuple[str, ...], timeout: float | None, first: boo
         out(json_line(states))
     else:
         for line in lines:
-            note(f"{line.label} {line.short}: {words.state_text(states[line.id] or 'still open')}")
+            note(f"{line.name}: {words.state_text(states[line.id] or 'still open')}")
     ended = [s for s in states.values() if s]
     if len(ended) < len(lines) and not (first and ended) and _asks(door, states):
         return exits.NEEDS_INPUT
@@ -52,6 +52,6 @@ def _asks(door: Door, states: Mapping[str, str | None]) -> bool:
         asking = [line for line in shelf.open_runs() if line.state == "needs_input" or line.limit_of]
     for line in asking:
         if not states.get(line.id, "-") or not states.get(line.root, "-"):
-            note(f"{line.label} {line.short} needs you: retinue approve {line.short}")
+            note(f"{line.name} needs you: retinue approve {line.short}")
             return True
     return False

@@ -15,9 +15,9 @@ from typing import Any, Literal
 
 import msgspec
 
-from retinue.core.ids import clip
 from retinue.core.values import Value
 from retinue.errors import ConfigError
+from retinue.formats.fair_cut import clip
 from retinue.formats.safe_text import json_text, reveal
 from retinue.sandbox.regular_file import lock, open_regular
 
