@@ -22,7 +22,7 @@ from tests.explorer.oracle import (
     section,
     wrong_places,
 )
-from tests.explorer.world import DIALECTS, TREES, copied, explore
+from tests.explorer.world import DIALECTS, LOOKING, TREES, copied, explore
 
 NAMES = tuple(FACTS)
 NOT_TO_READ = re.compile(r"test|_pb2|generated|bundle|\.pb\.go|third_party")
@@ -158,3 +158,31 @@ def test_a_map_names_the_tool_calls_and_says_that_there_was_no_llm() -> None:
     tail = report.rpartition("---\n")[2].splitlines()
     assert tail[0] == "offline planner (no LLM). Add a model: export ANTHROPIC_API_KEY=... or retinue config"
     assert re.fullmatch(r"\d+ tool calls by 1 agent; .*", tail[1])
+
+
+AREAS = ("alpha", "beta", "gamma", "delta", "epsilon", "zeta")
+
+
+@pytest.fixture(scope="module")
+def wordy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tree about which sub-agents find more than one answer has room for."""
+    root = tmp_path_factory.mktemp("wordy")
+    for area in AREAS:
+        (root / area).mkdir()
+        for n in range(12):
+            lines = [f'"""What module {n} of {area} is for, said in a sentence of some length, as people do."""']
+            lines += [f"from {other}.module_with_a_long_name_{n} import Name{n}" for other in AREAS if other != area]
+            lines += [f"class {area.title()}ClassWithALongName{n}Number{k}(Name{n}):\n    pass" for k in range(12)]
+            (root / area / f"module_with_a_long_name_{n}.py").write_text("\n\n".join(lines) + "\n", encoding="utf-8")
+    return root
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_findings_that_are_longer_than_one_answer_are_all_in_the_map(wordy: Path, dialect: str) -> None:
+    outcome = asyncio.run(explore(wordy, "map this repository", dialect, (*LOOKING, "artifact")))
+    assert outcome.state == "completed", outcome.error
+    rows = re.findall(r"^\| (\w+)/ \| (\d+) \| \d+ KiB \| (\d+) \|", section(outcome.text, "Areas"), re.MULTILINE)
+    assert sorted(rows) == [(area, "12", "144") for area in sorted(AREAS)]
+    graph = re.findall(r"-->\|(\d+)\|", outcome.text)
+    assert graph == ["12"] * 30
+    assert "lower bounds" not in outcome.text
