@@ -1,8 +1,9 @@
-"""No file of the repository names one machine, one package registry, or work put off.
+"""No file of the repository names one machine, one package registry, or work put off; and every test asserts something.
 
 The needles are assembled from pieces, so that this file passes its own test.
 """
 
+import ast
 import re
 import subprocess
 from pathlib import Path
@@ -79,3 +80,25 @@ def test_no_file_puts_work_off() -> None:
 )
 def test_a_needle_finds_what_it_is_for(needle: re.Pattern[str], text: str) -> None:
     assert needle.search(text)
+
+
+def asserts(test: ast.AST) -> bool:
+    """Whether a test says in its own body what must be true, and not only through what it calls."""
+    calls = (node.func for node in ast.walk(test) if isinstance(node, ast.Call))
+    return any(isinstance(node, ast.Assert) for node in ast.walk(test)) or any(
+        isinstance(name, ast.Attribute) and name.attr in ("raises", "warns", "fail") for name in calls
+    )
+
+
+def test_every_test_asserts_something() -> None:
+    found = []
+    for path in sorted((ROOT / "tests").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_bytes())):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_"):
+                found += [] if asserts(node) else [f"{path.relative_to(ROOT)}:{node.lineno}: {node.name}"]
+    assert found == []
+
+
+def test_a_call_of_a_helper_is_no_assertion() -> None:
+    assert not asserts(ast.parse("def test_a() -> None:\n    check(1)\n"))
+    assert asserts(ast.parse("def test_a() -> None:\n    with pytest.raises(ValueError):\n        int('x')\n"))

@@ -55,14 +55,18 @@ UNCHECKED = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 relaxed = settings(max_examples=60, deadline=None, suppress_health_check=UNCHECKED)
 
 
-def check(specs: list[AgentSpec], complaints: list[Complaint]) -> None:
-    """What everybody downstream does with a spec must work too."""
+def wrong(specs: list[AgentSpec], complaints: list[Complaint]) -> list[str]:
+    """What everybody downstream does with a spec must work too; whatever does not."""
+    out = []
     for spec in specs:
-        assert msgspec.json.decode(msgspec.json.encode(spec), type=AgentSpec) == spec
+        if msgspec.json.decode(msgspec.json.encode(spec), type=AgentSpec) != spec:
+            out.append(f"{spec} is another one behind JSON")
         for rule in spec.rules:
             read_rule(rule)
-        assert spec.name
-        assert spec.broken or spec.tools != () or "tools is empty" in str(spec.complaints) or spec.deny
+        if not spec.name:
+            out.append(f"{spec} has no name")
+        if not (spec.broken or spec.tools != () or "tools is empty" in str(spec.complaints) or spec.deny):
+            out.append(f"{spec} has no tools, and nobody is told")
     library = Library(
         agents={s.name: s for s in specs if not s.broken},
         broken=tuple(s for s in specs if s.broken),
@@ -72,8 +76,8 @@ def check(specs: list[AgentSpec], complaints: list[Complaint]) -> None:
     render_list(library)
     for spec in specs:
         render_show(library, spec.name)
-    for agent in to_agents(library, families=["fanout"]).values():
-        assert agent.name
+    made = to_agents(library, families=["fanout"]).values()
+    return [*out, *(f"{agent} has no name" for agent in made if not agent.name)]
 
 
 def read(folder: Path, name: str, raw: bytes, dialect: Dialect) -> tuple[list[AgentSpec], list[Complaint]]:
@@ -90,23 +94,23 @@ def read(folder: Path, name: str, raw: bytes, dialect: Dialect) -> tuple[list[Ag
 @relaxed
 @given(raw=st.binary(max_size=300), dialect=st.sampled_from(DIALECTS), fenced=st.booleans())
 def test_random_bytes_are_complaints(tmp_path: Path, name: str, raw: bytes, dialect: Dialect, fenced: bool) -> None:
-    check(*read(tmp_path, name, b"---\n" + raw + b"\n---\nbody" if fenced else raw, dialect))
+    assert wrong(*read(tmp_path, name, b"---\n" + raw + b"\n---\nbody" if fenced else raw, dialect)) == []
 
 
 @relaxed
 @given(head=heads, dialect=st.sampled_from(DIALECTS))
 def test_random_yaml_is_a_spec_or_complaints(tmp_path: Path, head: dict[str, Any], dialect: Dialect) -> None:
     text = yaml.safe_dump(head, allow_unicode=True, sort_keys=False)
-    check(*read(tmp_path, "x.md", f"---\n{text}---\nbody".encode("utf-8", "replace"), dialect))
+    assert wrong(*read(tmp_path, "x.md", f"---\n{text}---\nbody".encode("utf-8", "replace"), dialect)) == []
 
 
 @relaxed
 @given(agents=st.dictionaries(st.text(max_size=8), heads | scalars, max_size=3))
 def test_random_json_is_specs_or_complaints(tmp_path: Path, agents: dict[str, Any]) -> None:
     raw = msgspec.json.encode({"agent": agents})
-    check(*read(tmp_path, "opencode.json", raw, "opencode"))
+    assert wrong(*read(tmp_path, "opencode.json", raw, "opencode")) == []
     library = find_agents(tmp_path, project_root=tmp_path, extra=[msgspec.json.encode(agents).decode()])
-    check(list(library.everything()), list(library.complaints))
+    assert wrong(list(library.everything()), list(library.complaints)) == []
 
 
 def mutations(seed: int, n: int) -> Iterator[tuple[str, bytes, Dialect]]:
@@ -167,7 +171,7 @@ def test_five_thousand_mutated_files_are_specs_or_complaints(tmp_path: Path) -> 
     n_specs = n_broken = n_complaints = 0
     for name, raw, dialect in mutations(20_261_116, 5_000):
         specs, complaints = read(tmp_path, name, raw, dialect)
-        check(specs, complaints)
+        assert wrong(specs, complaints) == []
         n_specs += len(specs)
         n_broken += sum(s.broken for s in specs)
         n_complaints += len(complaints) + sum(len(s.complaints) for s in specs)

@@ -183,8 +183,8 @@ def test_how_long_a_host_stays_is_configured(tmp_path: Path) -> None:
     with house(tmp_path) as home:
         home.env.pop("RETINUE_IDLE_SECONDS")
         say(home, "[host]\nidle_seconds = 0.1\n")
-        home.ok("run", "hello")
-        home.until(lambda: not list((tmp_path / "run" / "retinue").glob("*.sock")))
+        assert home.ok("run", "hello") == "Done."
+        assert home.until(lambda: not list((tmp_path / "run" / "retinue").glob("*.sock")))
 
 
 def test_how_long_the_start_of_a_host_is_waited_for_is_configured(tmp_path: Path) -> None:

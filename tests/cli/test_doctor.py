@@ -271,4 +271,5 @@ def test_recovery_says_that_it_is_not_there_and_changes_nothing(home: House) -> 
 
 def test_the_doctor_loads_no_machine_for_help() -> None:
     code = "import sys; from retinue.cli.main import main; main(['doctor', '-h']); sys.exit('apsw' in sys.modules)"
-    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, timeout=SECONDS)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=SECONDS)
+    assert done.returncode == 0 and "doctor" in done.stdout, done.stderr

@@ -94,7 +94,9 @@ def test_what_a_command_writes_to_a_terminal_can_be_seen(home: House, arguments:
 
 @pytest.mark.parametrize("form", ["md", "html"])
 def test_what_is_exported_to_be_read_is_harmless_in_a_file_too(home: House, form: str) -> None:
-    check(home.ok("export", "-f", form))
+    text = home.ok("export", "-f", form)
+    check(text)
+    assert "begin" in text and "middle" in text, "the text itself is there"
 
 
 @pytest.mark.parametrize("arguments", [("logs", "--raw"), ("export", "-f", "jsonl"), ("show", "--json")])

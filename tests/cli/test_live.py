@@ -102,7 +102,7 @@ def test_it_fits_after_every_resize(tmp_path: Path) -> None:
         screen.until(lambda text: text.count("list .") == 3 and "3 sub-agents of about" in text)
         for columns, lines in ((40, 24), (80, 12), (120, 30), (60, 24)):
             screen.resize(columns, lines)
-            screen.until(functools.partial(_is_one_frame, columns, lines))
+            assert "◌ waiting" in screen.until(functools.partial(_is_one_frame, columns, lines))
 
 
 def _is_one_frame(columns: int, lines: int, text: str) -> bool:
@@ -281,6 +281,7 @@ def test_it_sleeps_and_wakes_with_the_shell(tmp_path: Path) -> None:
         screen.until("── main")
         staff.release()
         screen.until("The report.")
+        assert [run["state"] for run in home.runs()] == ["completed", "completed"]
 
 
 def test_two_hundred_sub_agents_stay_smooth(tmp_path: Path) -> None:

@@ -127,6 +127,7 @@ def test_a_look_while_it_is_being_closed_finds_nothing_and_fails_nothing(tmp_pat
             await until(pilot, lambda: len(table(app)) == 1)
             await app.screen_stack[0].query("#head").remove()
             app._look()
+            assert len(table(app)) == 1
 
         drive(app, script)
 
@@ -205,9 +206,9 @@ def test_runs_of_a_host_that_is_gone_are_paused_and_those_of_the_file_are_there(
         app = top(home)
 
         async def script(pilot: Pilot[None]) -> None:
-            await until(pilot, lambda: [row[1] for row in table(app)] == ["‖ paused", "‖ paused"])
+            assert await until(pilot, lambda: [row[1] for row in table(app)] == ["‖ paused", "‖ paused"])
             await pilot.press("down", "enter")
-            await until(pilot, lambda: "agents" in said(app))
+            assert await until(pilot, lambda: "agents" in said(app))
 
         drive(app, script)
         staff.release()

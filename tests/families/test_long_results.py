@@ -300,8 +300,9 @@ async def test_a_second_cut_counts_what_the_first_has_left_out(cap: int) -> None
     )
     await world.go(rules=Rules(text_cap=cap))
     _, waited, status = world.results
-    for shown in (waited["agents"][0]["output"], status["output"]):
-        _counts(shown, said)
+    for told in (waited["agents"][0]["output"], status["output"]):
+        shown, left, whole = _cut_in(told)
+        assert said.startswith(shown) and whole == len(said) == left + len(shown)
 
 
 @on_virtual_time
@@ -315,7 +316,8 @@ async def test_a_second_cut_counts_it_in_markdown_and_behind_an_error() -> None:
     world = delegate_world.World(delegate_world.parallel(*tasks), does={"a": said, "b": loop})
     await world.go(seconds=1)
     first, second = world.results[0].split("\n\n### b (failed)\n")
-    _counts(first.removeprefix("## Results\n\n### a (completed)\n"), said)
+    shown, left, whole = _cut_in(first.removeprefix("## Results\n\n### a (completed)\n"))
+    assert said.startswith(shown) and whole == len(said) == left + len(shown)
     assert second.startswith("Error: Tool loop exceeded maximum iterations\n\nText so far:\nxxx")
     shown, left, whole = _cut_in(second)
     assert whole == left + len(shown) == len(said) + second.index("xxx")
@@ -326,8 +328,3 @@ def _cut_in(text: str) -> tuple[str, int, int]:
     assert found is not None, text[-200:]
     assert text.count("[cut: ") == 1
     return text[: found.start()], int(found[1]), int(found[2])
-
-
-def _counts(text: str, said: str) -> None:
-    shown, left, whole = _cut_in(text)
-    assert said.startswith(shown) and whole == len(said) and left == len(said) - len(shown)

@@ -151,7 +151,8 @@ resource.setrlimit(resource.RLIMIT_NOFILE, (300, hard))
 asyncio.run(story())
 assert DESCRIPTORS.limit == 300, "once: what somebody sets later holds"
 """
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=SECONDS)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=SECONDS)
+    assert done.returncode == 0, done.stderr
 
 
 def test_a_thousand_silent_calls_hold_nobody_up_and_are_gone_at_once() -> None:

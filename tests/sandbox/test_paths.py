@@ -142,7 +142,8 @@ def test_a_kernel_that_never_makes_up_its_mind_is_not_asked_for_ever(
         raise OSError(errno.EAGAIN, "again")
 
     monkeypatch.setattr(beneath, "kernel_open", lambda: busy)
-    os.close(open_beneath(inside, "a/b/file", os.O_RDONLY))
+    with open(open_beneath(inside, "a/b/file", os.O_RDONLY)) as file:
+        assert file.read() == "text"
 
 
 def test_only_regular_files_of_bounded_size_are_read(tmp_path: Path) -> None:

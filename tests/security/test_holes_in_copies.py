@@ -233,8 +233,12 @@ def test_many_copies_of_one_repository_are_made_and_closed_at_once(repository: P
 
         for first in range(0, 75, 25):
             await asyncio.gather(*(life(first + n) for n in range(25)))
+        assert trees.runs() == []
 
     asyncio.run(main())
+    kept = git(repository, "for-each-ref", "--format=%(refname:lstrip=3)", "refs/heads/retinue/").split()
+    assert sorted(kept) == sorted(f"q{n}" for n in range(75))
+    assert [git(repository, "show", f"retinue/q{n}:n") for n in (0, 37, 74)] == ["0", "37", "74"]
 
 
 @needs("git")

@@ -8,6 +8,7 @@ import random
 
 import pytest
 
+from retinue.core.state import Ended
 from tests.simulation.crowd import Case, Play, make, set_limits, with_far_limits
 
 DONE = ("completed", "done")
@@ -30,6 +31,16 @@ def must_complete(case: Case, free: Play, seed: int) -> Play:
     return play
 
 
+def over_or_open(play: Play) -> list[str]:
+    """Who has spent more than its limit, and who has not ended: nobody."""
+    over = [
+        account.id
+        for account in play.accounts.values()
+        if any(most is not None and spent > most for spent, most in zip(account.spent, account.limit, strict=True))
+    ]
+    return over + [id for id, run in play.rows.items() if not isinstance(run.state, Ended)]
+
+
 def shrink(case: Case, seed: int) -> None:
     """Limits that do not suffice, of the root and of everybody with a grant."""
     r = random.Random(seed)
@@ -43,17 +54,17 @@ def shrink(case: Case, seed: int) -> None:
 def test_small_trees_complete_when_what_they_cost_fits(grants: str, part: int) -> None:
     for seed in range(part * 150, part * 150 + 150):
         case, free = costed(seed, 1 + seed % 6, grants=grants)
-        must_complete(case, free, seed)
+        assert set(must_complete(case, free, seed).endings().values()) == {DONE}
 
 
 @pytest.mark.parametrize("part", range(4))
 def test_small_trees_never_go_over_nor_hang_whatever_their_limits_and_grants(part: int) -> None:
     for seed in range(part * 150, part * 150 + 150):
         case, _ = costed(seed, 1 + seed % 6, grants="mixed")
-        Play(case, seed).run()
+        assert over_or_open(Play(case, seed).run()) == []
         shrink(case, seed)
-        Play(case, seed).run()
-        Play(case, seed, cancels=0.05).run()
+        assert over_or_open(Play(case, seed).run()) == []
+        assert over_or_open(Play(case, seed, cancels=0.05).run()) == []
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -67,4 +78,4 @@ def test_a_thousand_children_complete_when_what_they_cost_fits(grants: str, seed
 def test_a_thousand_children_never_go_over_nor_hang(seed: int) -> None:
     case, _ = costed(seed, 1_000, grants="mixed", depth=0)
     shrink(case, seed)
-    Play(case, seed, cancels=0.002).run()
+    assert over_or_open(Play(case, seed, cancels=0.002).run()) == []

@@ -12,14 +12,14 @@ from tests.testing.fake_llm_strict_support import (
     Bend,
     Case,
     add,
+    answers,
     both,
-    check,
     drop,
     header,
     model,
     put,
     refused,
-    takes,
+    trouble,
 )
 from tests.testing.fake_llm_support import KEY, tools
 
@@ -259,7 +259,8 @@ ANTHROPIC: list[Case] = [
 
 @refused("anthropic", ANTHROPIC)
 def test_anthropic_refuses(bend: Bend, status: int, needle: str) -> None:
-    check("anthropic", bend, status, needle)
+    for got, message in answers("anthropic", bend):
+        assert got == status and needle in message
 
 
 GOOD_ANTHROPIC: dict[str, Bend] = {
@@ -287,4 +288,4 @@ GOOD_ANTHROPIC: dict[str, Bend] = {
 
 @pytest.mark.parametrize("name", GOOD_ANTHROPIC)
 def test_anthropic_takes(name: str) -> None:
-    takes("anthropic", GOOD_ANTHROPIC[name])
+    assert trouble("anthropic", GOOD_ANTHROPIC[name]) == []

@@ -7,7 +7,19 @@ from typing import Any
 import pytest
 
 from tests.pictures import encoded, png
-from tests.testing.fake_llm_strict_support import Bend, Case, add, check, drop, openai, out, put, refused, sealed, takes
+from tests.testing.fake_llm_strict_support import (
+    Bend,
+    Case,
+    add,
+    answers,
+    drop,
+    openai,
+    out,
+    put,
+    refused,
+    sealed,
+    trouble,
+)
 
 DATA = f"data:image/png;base64,{encoded(png())}"
 
@@ -101,7 +113,8 @@ RESPONSES: list[Case] = [
 
 @refused("openai_responses", RESPONSES)
 def test_responses_refuses(bend: Bend, status: int, needle: str) -> None:
-    check("openai_responses", bend, status, needle)
+    for got, message in answers("openai_responses", bend):
+        assert got == status and needle in message
 
 
 GOOD_RESPONSES: dict[str, Bend] = {
@@ -119,4 +132,4 @@ GOOD_RESPONSES: dict[str, Bend] = {
 
 @pytest.mark.parametrize("name", GOOD_RESPONSES)
 def test_responses_takes(name: str) -> None:
-    takes("openai_responses", GOOD_RESPONSES[name])
+    assert trouble("openai_responses", GOOD_RESPONSES[name]) == []
