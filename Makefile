@@ -25,9 +25,12 @@ demo: $(CORE) ## map a source tree with sub-agents, without a key; DEMO=path cho
 parts: ## install bubblewrap, ripgrep and tmux where that is allowed; else say what is missing
 	@sh scripts/parts.sh
 
+# Tests wait for other processes: a worker more than there are cores keeps all of them busy. Small portions, so that long
+# tests, which come first, are not all handed to one worker.
+WORKERS ?= $(shell echo $$(($$(nproc 2>/dev/null || echo 2) + 1)))
 test: parts check ## check, then all tests
 	@echo "== tests"
-	@$(PY) -m pytest -n 2
+	@$(PY) -m pytest -n $(WORKERS) --maxschedchunk 6
 
 check: $(READY) ## lint, format, types, import contracts
 	@echo "== lint"

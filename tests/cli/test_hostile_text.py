@@ -74,7 +74,7 @@ LINES = [
     ("trust", "--check"),
     ("doctor", "--offline", "--color", "never"),
     ("doctor", "--offline", "--json"),
-    ("config", "list"),
+    ("config", "--all"),
     ("attach",),
     ("show", TYPED),
     ("run", "-m", TYPED, "x"),

@@ -122,13 +122,13 @@ def test_the_program_waits_for_no_odd_file_of_a_project(tmp_path: Path, kind: An
     with house(tmp_path, explore) as home:
         repository(home.project)
         plant(home.project, kind, NAMES)
-        for command in (("config", "list"), ("agents",), ("mcp", "list"), ("doctor",), ("trust", "--check"), ("ps",)):
-            assert home.real(*command).returncode in (0, 1, 2), command
+        for command in (("config",), ("agents",), ("mcp", "list"), ("doctor",), ("trust", "--check"), ("ps",)):
+            assert home.run(*command).returncode in (0, 1, 2), command
         done = home.real("run", "--yolo", "go")
         assert done.returncode == 0 and "Done." in done.stdout, (done.stdout, done.stderr)
         shown = home.ok("export", "latest", "-f", "md")
         assert "needle" in shown
-        assert home.real("stop").returncode == 0
+        assert home.run("stop").returncode == 0
         home.until(lambda: not _left(tmp_path))
 
 
@@ -153,9 +153,9 @@ def test_a_run_among_odd_files_can_be_cancelled_and_its_host_stopped(tmp_path: P
         plant(home.project, kind, tuple(n for n in NAMES if not n.startswith(".git/")))
         run = home.ok("run", "--yolo", "--bg", "go")
         home.until(lambda: _sleeps(home))
-        cancelled = home.real("cancel", run)
+        cancelled = home.run("cancel", run)
         assert cancelled.returncode == 0, cancelled.stderr
-        assert home.real("stop").returncode == 0
+        assert home.run("stop").returncode == 0
 
 
 @needs("git")
