@@ -13,8 +13,8 @@ from retinue.models.governor import CALM_SECONDS, RAMP_SECONDS, Governor
 from retinue.models.http import Client
 from retinue.models.machine_limits import Descriptors
 from retinue.models.provider_settings import Terms
+from tests.models.governor_world import Account, limited, overloaded, virtually
 from tests.models.http_world import asking, at_rest, complete, http_model, serving
-from tests.models.test_governor import Account, limited, overloaded, virtually
 from tests.waiting import SECONDS, until
 
 

@@ -1,0 +1,34 @@
+"""Projects that are repositories, and models that make calls in them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from tests.cli.house import House
+from tests.security.holes import make_repository
+
+ISOLATED = json.dumps({"one": {"description": "d", "prompt": "p", "isolation": "worktree"}})
+
+
+def turns(*calls: Any) -> Any:
+    """A model that makes these calls, one each turn, and then repeats what it was told."""
+
+    def model(heard: Any) -> Any:
+        told = [m.text for m in heard.messages if type(m).__name__ == "Result"]
+        return calls[len(told)] if len(told) < len(calls) else "\n=====\n".join(told)
+
+    return model
+
+
+def played(home: House, *options: str) -> list[str]:
+    done = home.real("run", "--yolo", "-p", *options, "go")
+    assert done.returncode == 0, done.stderr
+    return done.stdout.split("\n=====\n")
+
+
+def ready(home: House) -> Path:
+    (home.project / ".git").rmdir()
+    home.project.rmdir()
+    return make_repository(home.project)
