@@ -16,8 +16,8 @@ from hypothesis import HealthCheck, settings
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("patient")
 HERE = Path(__file__).parent
-LONG = ("simulation", "crash")
-"""Whoever comes to one of these last leaves the others idle."""
+LONG = ("simulation/test_simulation.py", "crash/test_crash.py", "simulation/", "crash/")
+"""The longest first: whoever comes to one of these last leaves the others idle."""
 SWEPT_AFTER = 1_000
 _ended = [0]
 _left_open: list[str] = []
@@ -29,7 +29,11 @@ def pytest_sessionstart() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=lambda item: item.path.relative_to(HERE).parts[0] not in LONG)
+    items.sort(key=lambda item: _rank(item.path.relative_to(HERE).as_posix()))
+
+
+def _rank(path: str) -> int:
+    return next((n for n, start in enumerate(LONG) if path.startswith(start)), len(LONG))
 
 
 def pytest_collection_finish() -> None:
