@@ -13,8 +13,8 @@ from retinue.store.sqlite.sqlite_store import SqliteStore
 from tests.simulation.engine import run_engine_seed, trace
 from tests.simulation.main import work
 
-PARTS = 16
-PURE, ENGINE = 1_200, 200
+PARTS = 32
+PURE, ENGINE = 600, 200
 
 
 @pytest.mark.timeout(300)
