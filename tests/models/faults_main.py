@@ -19,15 +19,16 @@ from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import aiohttp
-
 from retinue import Agent, Caller, Orders, Outcome, Retinue, tool
 from retinue.core.spec import Retry
 from retinue.core.state import Thinking
 from retinue.core.values import Assistant, Message, ModelInfo, Result
 from retinue.errors import ModelError
+from retinue.models.dial import Dialer
 from retinue.models.governor import Governor, Turn
 from retinue.models.http import Client, HttpModel
+from retinue.models.pool import Pool
+from retinue.models.watchdog import Watchdog
 from retinue.testing import call
 from retinue.testing.fake_llm.fake_provider import FAULTS, FakeLLM, Heard
 from tests.models.http_world import DIALECTS, FAST, KEY, QUICK, answering, at_rest, closed_port, http_model, url_of
@@ -196,22 +197,24 @@ class Lost(Client):
     case: Case
     story: Story
 
-    def _connector(self) -> aiohttp.TCPConnector:
+    def pool(self) -> tuple[Pool, Watchdog]:
+        pool, watchdog = super().pool()
+        pool.idle_seconds = 0.0
+        return pool, watchdog
+
+    def _dialer(self) -> Dialer:
         lost, n = self, itertools.count(1)
 
-        class Resolver(aiohttp.abc.AbstractResolver):
-            async def resolve(self, host: str, port: int = 0, family: Any = socket.AF_INET) -> list[Any]:
+        class Lossy(Dialer):
+            async def resolve(self, host: str, port: int) -> list[Any]:
                 if next(n) == CONNECTION[lost.case.role, lost.case.when]:
                     lost.story.faulty = lost.story.faulty or 1
                     if lost.case.fault == "F17b":
                         raise OSError(None, "Name or service not known")
                     port = closed_port()
-                return [dict(hostname=host, host="127.0.0.1", port=port, family=socket.AF_INET, proto=0, flags=0)]
+                return [(socket.AF_INET, ("127.0.0.1", port))]
 
-            async def close(self) -> None:
-                pass
-
-        return aiohttp.TCPConnector(resolver=Resolver(), use_dns_cache=False, force_close=True)
+        return Lossy(self.times.connect, self._trust)
 
 
 async def play(case: Case, *, always: bool = False) -> list[str]:

@@ -143,7 +143,7 @@ from retinue.models.machine_limits import DESCRIPTORS
 assert DESCRIPTORS.limit == 200 and DESCRIPTORS.room == 136
 async def story():
     client = Client()
-    client.session()
+    client.pool()
     await client.close()
 asyncio.run(story())
 assert DESCRIPTORS.limit == min(hard, 65536) if hard >= 0 else DESCRIPTORS.limit > 200

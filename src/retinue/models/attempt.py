@@ -7,10 +7,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
-import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -19,18 +17,17 @@ from retinue.core.values import Reply, Usage
 from retinue.errors import ModelError, ModelRejected, ModelUnavailable
 from retinue.formats.decompress import MAX_BODY, unpacker
 from retinue.models import machine_limits as machine
+from retinue.models.answer_head import NotHttp
 from retinue.models.base import Progress
 from retinue.models.codec import Codec, Decoder, Options
+from retinue.models.connection import Connection
 from retinue.models.connection_pool import Client, Times
+from retinue.models.dial import NotSafe, ProxyRefused
+from retinue.models.exchange import Wire
 from retinue.models.governor import Turn
 from retinue.models.provider_errors import no_reason
 from retinue.models.usage_checks import Asked, believed, length
 from retinue.models.watchdog import Limit
-
-if TYPE_CHECKING:
-    import aiohttp
-
-    from retinue.models.exchange import Exchange, Wire
 
 MAX_FAILURE = 64 << 10
 MOST_FOR_WORDS = 10.0
@@ -55,7 +52,7 @@ class Attempt:
     async def run(
         self,
         client: Client,
-        wire: Callable[[aiohttp.ClientSession], Wire],
+        wire: Wire,
         body: list[bytes],
         turn: Turn,
         emit: Callable[[str], None],
@@ -65,15 +62,22 @@ class Attempt:
         # Without a stream nothing comes before the reply is complete.
         patience = self.times.headers if self.options.stream else self.times.content
         try:
-            session, watchdog = client.session()
+            pool, watchdog = client.pool()
             with watchdog.limit(began + patience, "headers") as limit:
-                async with wire(session).post(body, self.progress.leave) as answer:
-                    turn.heard(answer.status, answer.headers)
-                    if answer.status != 200:
+                connection = pool.take(wire.route) or await pool.connect(wire.route)
+                try:
+                    self.progress.leave()
+                    connection.send(wire.writes(body, self.asked.size))
+                    head = await connection.answer()
+                    turn.heard(head.status, head.headers)
+                    if head.status != 200:
                         # What is refused is not charged for.
                         self.progress.settle(Usage())
-                        raise await self._refused(answer, limit)
-                    return await self._read(answer, emit, came, limit, began + self.times.attempt)
+                        raise await self._refused(connection, limit)
+                    return await self._read(connection, emit, came, limit, began + self.times.attempt)
+                finally:
+                    # What was not read to its end is not kept.
+                    pool.give(connection)
         except Exception as error:
             told = self._translated(error)
             if told is None:
@@ -82,23 +86,18 @@ class Attempt:
 
     def _translated(self, error: Exception) -> ModelError | None:
         """What an exception of the wire means; None when it is not one of those."""
-        import aiohttp
-        from aiohttp.http import HttpProcessingError
-
         match error:
             case TimeoutError():
                 why = f"{self.model} did not answer in time: {_late(error, self.times)}"
                 return ModelUnavailable(why, "network")
-            case aiohttp.ClientHttpProxyError():
+            case ProxyRefused():
                 kind = ModelRejected if error.status in (401, 403, 407) else ModelUnavailable
-                return kind(f"the proxy refused with status {error.status}", kind="network")
-            case aiohttp.ClientSSLError():
-                if isinstance(error.os_error, ssl.SSLEOFError):
-                    return ModelUnavailable(f"{self.model} broke off the handshake", kind="network")
+                return kind(str(error), kind="network")
+            case NotSafe():
                 return ModelRejected(f"no safe connection to {self.model}: {self._short(error)}", kind="tls")
-            case aiohttp.InvalidURL() | HttpProcessingError():
+            case NotHttp():
                 return ModelRejected(f"{self.model} sent what is not HTTP: {self._short(error)}", "bad_response")
-            case aiohttp.ClientError() | OSError() | MemoryError() | RuntimeError():
+            case OSError() | MemoryError() | RuntimeError():
                 if lack := machine.trouble(error):
                     return ModelUnavailable(f"this machine could not call {self.model}: {lack}", machine.KIND)
                 if isinstance(error, RuntimeError):
@@ -107,28 +106,27 @@ class Attempt:
             case _:
                 return None
 
-    async def _refused(self, response: Exchange, limit: Limit) -> ModelError:
+    async def _refused(self, connection: Connection, limit: Limit) -> ModelError:
         """The status is known: what cannot be had of the words behind it is done without."""
-        import aiohttp
-
-        if 300 <= response.status < 400:
+        status, headers = connection.head.status, connection.head.headers
+        if 300 <= status < 400:
             return ModelRejected(f"{self.model} redirects elsewhere, which is not followed", kind="redirect")
         limit.until = math.inf
         body = bytearray()
-        with contextlib.suppress(aiohttp.ClientError, OSError, ModelError):
+        with contextlib.suppress(OSError, ModelError):
             async with asyncio.timeout(min(self.times.idle, MOST_FOR_WORDS)):
-                unpack = unpacker(response.headers)
-                async for data in response.content.iter_any():
+                unpack = unpacker(headers)
+                while data := await connection.read():
                     for piece in unpack(data):
                         body += piece
                     if len(body) > MAX_FAILURE:
                         break
         told = self.strict.clean_bytes(bytes(body))[:MAX_FAILURE]
-        return no_reason(response.status, told) or self.codec.failure(response.status, response.headers, told)
+        return no_reason(status, told) or self.codec.failure(status, headers, told)
 
     async def _read(
         self,
-        response: Exchange,
+        connection: Connection,
         emit: Callable[[str], None],
         came: Callable[[], None],
         limit: Limit,
@@ -136,15 +134,13 @@ class Attempt:
     ) -> Reply:
         decoder: Decoder = self.codec.decoder(self.options)
         self.progress.follow(lambda: believed(*decoder.so_far(), self.asked, is_whole=False))
-        unpack, times, now = unpacker(response.headers), self.times, asyncio.get_running_loop().time
+        unpack, times, now = unpacker(connection.head.headers), self.times, asyncio.get_running_loop().time
         # What has come is cleaned before it is read: an error in it is cut short. Deltas are cleaned as one text.
         arriving, shown = self.strict.byte_stream(), self.redactor.stream()
         size, since = 0, now()
         limit.until, limit.why = min(latest, since + times.idle), "idle"
-        content = response.content
-        while not content.at_eof():
-            data = await content.readany()
-            if data and not size:
+        while data := await connection.read():
+            if not size:
                 came()
             size += len(data)
             if size > MAX_BODY:
@@ -170,8 +166,8 @@ class Attempt:
         last = "" if decoder.done else "".join(decoder.feed(arriving.close()))
         if rest := shown.feed(last) + shown.close():
             emit(rest)
-        if not content.at_eof():
-            await _end(response)
+        if not connection.is_whole:
+            await _end(connection)
         reply = decoder.finish()
         return replace(reply, usage=believed(reply.usage, length(reply), self.asked))
 
@@ -207,10 +203,10 @@ def _late(error: TimeoutError, times: Times) -> str:
             return said or "no connection"
 
 
-async def _end(response: Exchange) -> None:
+async def _end(connection: Connection) -> None:
     """Wait a moment for the end of a body that is not needed any more: then its connection can be used again."""
-    import aiohttp
-
-    with contextlib.suppress(TimeoutError, aiohttp.ClientError, OSError):
+    size = 0
+    with contextlib.suppress(OSError):
         async with asyncio.timeout(LINGER):
-            await response.content.read(MAX_FAILURE)
+            while size < MAX_FAILURE and (data := await connection.read()):
+                size += len(data)

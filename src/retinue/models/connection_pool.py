@@ -9,15 +9,13 @@ import errno
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from retinue.errors import ConfigError
+from retinue.models.dial import Dialer
 from retinue.models.machine_limits import DESCRIPTORS
+from retinue.models.pool import Pool
 from retinue.models.watchdog import Watchdog
-
-if TYPE_CHECKING:
-    import aiohttp
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,42 +37,34 @@ class Client:
     times: Times = field(default_factory=Times)
     limit: int = 0
     environ: Mapping[str, str] = field(default_factory=dict, repr=False)
-    _open: dict[asyncio.AbstractEventLoop, tuple[aiohttp.ClientSession, Watchdog]] = field(
-        default_factory=dict, repr=False
-    )
+    _open: dict[asyncio.AbstractEventLoop, tuple[Pool, Watchdog]] = field(default_factory=dict, repr=False)
+    _trusted: ssl.SSLContext | None = field(default=None, repr=False)
 
-    def session(self) -> tuple[aiohttp.ClientSession, Watchdog]:
+    def pool(self) -> tuple[Pool, Watchdog]:
         loop = asyncio.get_running_loop()
         found = self._open.get(loop)
-        if found is None or found[0].closed:
+        if found is None or found[0].is_closed:
             self._drop_dead()
             DESCRIPTORS.raise_limit()
-            found = self._open[loop] = (self._session(), Watchdog(min(0.5, min(dataclasses.astuple(self.times)) / 4)))
+            pool = Pool(self._dialer(), self.limit)
+            found = self._open[loop] = (pool, Watchdog(min(0.5, min(dataclasses.astuple(self.times)) / 4)))
         return found
 
-    def _session(self) -> aiohttp.ClientSession:
-        try:
-            import aiohttp
-        except ImportError:
-            raise ConfigError("models over HTTP need the extra http: pip install 'retinue[http]'") from None
-        return aiohttp.ClientSession(
-            connector=self._connector(),
-            timeout=aiohttp.ClientTimeout(total=None, sock_connect=self.times.connect),
-            cookie_jar=aiohttp.DummyCookieJar(),
-        )
+    def _dialer(self) -> Dialer:
+        return Dialer(self.times.connect, self._trust)
 
-    def _connector(self) -> aiohttp.TCPConnector:
-        import aiohttp
-
-        trusted: ssl.SSLContext | bool = True
-        if file := self.environ.get("SSL_CERT_FILE"):
+    def _trust(self) -> ssl.SSLContext:
+        """Made when a connection is first to be safe: reading the system's certificates takes a while."""
+        if self._trusted is None:
+            file = self.environ.get("SSL_CERT_FILE")
             try:
-                trusted = ssl.create_default_context(cafile=file)
+                self._trusted = ssl.create_default_context(cafile=file or None)
             except OSError as error:
-                if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM):
+                if not file or error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM):
                     raise
                 raise ConfigError(f"SSL_CERT_FILE names a file that cannot be used: {error}") from None
-        return aiohttp.TCPConnector(limit=self.limit, ttl_dns_cache=300, ssl=trusted)
+            self._trusted.set_alpn_protocols(["http/1.1"])
+        return self._trusted
 
     def proxy(self, url: str) -> str | None:
         """Whom to ask instead. Only what is encrypted goes through a proxy, so that the proxy does not see the key."""
@@ -87,20 +77,22 @@ class Client:
         is_direct = "*" in direct or any(
             name in (host, parts.netloc) or host.endswith(f".{name}") for name in names if name
         )
-        return None if is_direct else found
+        if is_direct:
+            return None
+        return found if "://" in found else f"http://{found}"
 
     def _drop_dead(self) -> None:
-        """Sessions whose loop is closed cannot be waited for any more: the end of theirs takes no waiting."""
+        """Pools whose loop is closed cannot be waited for any more."""
         for loop in [loop for loop in self._open if loop.is_closed()]:
-            with contextlib.suppress(StopIteration, RuntimeError):
-                self._open.pop(loop)[0].close().send(None)
+            with contextlib.suppress(RuntimeError):
+                self._open.pop(loop)[0].drop()
 
     async def close(self) -> None:
         self._drop_dead()
-        session, watchdog = self._open.pop(asyncio.get_running_loop(), (None, None))
-        if session is not None and watchdog is not None:
+        pool, watchdog = self._open.pop(asyncio.get_running_loop(), (None, None))
+        if pool is not None and watchdog is not None:
             watchdog.close()
-            await session.close()
+            await pool.close()
 
 
 def checked_url(url: str) -> str:

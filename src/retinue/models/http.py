@@ -9,7 +9,6 @@ import math
 import re
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from msgspec.json import Encoder
@@ -25,16 +24,12 @@ from retinue.models.attempt import Attempt, short
 from retinue.models.base import Request
 from retinue.models.codec import Codec, Options
 from retinue.models.connection_pool import Client, Times, checked_url
+from retinue.models.exchange import Wire
 from retinue.models.governor import MAX_COOLING, REFUSALS, Governor, Turn
 from retinue.models.prompt_cache import Prefix, Warmth, shortest
 from retinue.models.sent_conversation import Cure, Outgoing, Unit
 from retinue.models.tool_limit import fitting, left_out
 from retinue.models.usage_checks import Asked
-
-if TYPE_CHECKING:
-    import aiohttp
-
-    from retinue.models.exchange import Wire
 
 __all__ = ["Client", "HttpModel", "Times"]
 
@@ -300,15 +295,9 @@ class HttpModel:
         asked = Asked(size, request.max_output, self.info, is_open=bool(options.extra))
         known = (self._redactor, self._strict)
         attempt = Attempt(self.codec, options, self.model, self._client.times, *known, asked, request.progress)
-        return await attempt.run(self._client, self._wire_in, body, turn, emit, came)
-
-    def _wire_in(self, session: aiohttp.ClientSession) -> Wire:
-        from retinue.models.exchange import Wire
-
-        wire = self._wire
-        if wire is None or wire.session is not session:
-            wire = self._wire = Wire(session, self._url, self._headers, self._proxy)
-        return wire
+        if self._wire is None:
+            self._wire = Wire(self._url, self._headers, self._proxy)
+        return await attempt.run(self._client, self._wire, body, turn, emit, came)
 
     # secrets
 

@@ -1,0 +1,85 @@
+"""The head of an answer in HTTP/1, and where its body ends (RFC 9112). What could be read in two ways is not read."""
+
+from __future__ import annotations
+
+import re
+
+MAX_HEAD = 128 << 10
+"""Bytes of a head. Real ones have a few KiB; policies and cookies of gateways have been seen with 40."""
+MAX_FIELDS = 256
+UNTIL_CLOSED = -1
+CHUNKED = -2
+"""Lengths of bodies that are not told beforehand."""
+END = re.compile(rb"\n\r?\n")
+"""A line that ends in LF alone is one to most clients, and some servers at home send such."""
+_HEAD = re.compile(
+    rb"HTTP/1\.([01]) ([1-9][0-9]{2})(?: [^\r\n\0]*)?\r?\n"
+    rb"((?:[!#$%&'*+.^_`|~0-9A-Za-z-]+:[^\r\n\0]*\r?\n)*)\r?\n"
+)
+_FIELD = re.compile(r"([^:\n]+):[ \t]*([^\r\n]*)")
+_FOLD = re.compile(rb"[ \t]*\r?\n[ \t]+")
+_LENGTH = re.compile("[0-9]{1,15}")
+_LIFE = re.compile("timeout=([0-9]{1,6})", re.IGNORECASE)
+
+
+class NotHttp(Exception):
+    """What came is no answer in HTTP/1, or one that could be read in two ways."""
+
+
+class Head:
+    """The status of an answer, its `headers` by their names in lower case, and the `length` of its body. `is_kept` says
+    whether the connection may be used again behind it, for `life` seconds if that is told."""
+
+    __slots__ = ("headers", "is_kept", "length", "life", "status")
+
+    def __init__(self, data: bytes) -> None:
+        found = _HEAD.match(data) or _HEAD.fullmatch(_unfolded(data))
+        if found is None:
+            raise NotHttp(_why(data))
+        version, status, fields = found.groups()
+        self.status = int(status)
+        self.headers = headers = _headers(fields.decode("latin-1"))
+        told = headers.get("connection", "").lower()
+        self.is_kept = "close" not in told if version == b"1" else "keep-alive" in told
+        self.length = self._length(headers)
+        life = _LIFE.search(headers["keep-alive"]) if "keep-alive" in headers else None
+        self.life = float(life[1]) if life else None
+
+    def _length(self, headers: dict[str, str]) -> int:
+        length, coding = headers.get("content-length"), headers.get("transfer-encoding")
+        if coding is not None and (length is not None or coding.lower() != "chunked"):
+            raise NotHttp("the end of the answer is told in more than one way, or in one that is not known")
+        if length is not None and not _LENGTH.fullmatch(length):
+            raise NotHttp("the length of the answer is no number, or more than one")
+        if self.status < 200 or self.status in (204, 304):
+            # 101 is no answer either: whatever follows is not HTTP.
+            return 0 if self.status != 101 else UNTIL_CLOSED
+        return CHUNKED if coding is not None else UNTIL_CLOSED if length is None else int(length)
+
+
+def _headers(fields: str) -> dict[str, str]:
+    out: dict[str, str] = {}
+    found = _FIELD.findall(fields)
+    if len(found) > MAX_FIELDS:
+        raise NotHttp(f"the answer has more than {MAX_FIELDS} headers")
+    for name, value in found:
+        name, value = name.lower(), value.rstrip(" \t")
+        out[name] = f"{out[name]}, {value}" if name in out else value
+    return out
+
+
+def _unfolded(data: bytes) -> bytes:
+    """A value that goes on in the next line, as was once allowed, in one line."""
+    end = END.search(data)
+    first, newline, rest = data[: end.end() if end else len(data)].partition(b"\n")
+    return first + newline + (rest if rest[:1] in (b" ", b"\t") else _FOLD.sub(b" ", rest))
+
+
+def _why(data: bytes) -> str:
+    return "its headers are broken" if data.startswith(b"HTTP/1.") else "it does not begin like HTTP/1"
+
+
+def ends_at(data: bytes | bytearray, start: int = 0) -> int:
+    """The length of the head that data begins with; 0 as long as its end is missing."""
+    found = END.search(data, start)
+    return found.end() if found is not None else 0

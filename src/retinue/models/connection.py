@@ -1,0 +1,264 @@
+"""One connection to a provider, and one exchange at a time over it: a request that is written as fast as it is read,
+and an answer as it comes. An answer that comes at once costs one wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, cast
+
+from retinue.models.answer_head import CHUNKED, MAX_HEAD, UNTIL_CLOSED, Head, NotHttp, ends_at
+from retinue.models.chunks import BrokenBody, Chunks
+
+if TYPE_CHECKING:
+    from retinue.models.dial import Route
+    from retinue.models.pool import Pool
+
+MOST_UNREAD = 256 << 10
+"""So much of a body may wait to be read; then the peer has to wait."""
+MOST_INTERIM = 32
+"""Answers before the answer (1xx)."""
+IDLE, HEAD, LENGTH, IN_CHUNKS, TO_THE_END, DONE = range(6)
+_BEGIN = b"HTTP/1."
+
+
+class Connection(asyncio.Protocol):
+    """`send` a request, wait for its `answer`, `read` until nothing more comes. Whoever has taken it from its pool
+    gives it back, and the pool keeps it if it `is_clean`."""
+
+    __slots__ = (
+        "_buffer",
+        "_chunks",
+        "_error",
+        "_is_full",
+        "_is_paused",
+        "_is_spoiled",
+        "_left",
+        "_loop",
+        "_n_interim",
+        "_phase",
+        "_pieces",
+        "_size",
+        "_unsent",
+        "_waiter",
+        "head",
+        "idle_since",
+        "idle_until",
+        "is_new",
+        "pool",
+        "route",
+        "transport",
+    )
+
+    head: Head
+    transport: asyncio.Transport
+
+    def __init__(self, pool: Pool, route: Route) -> None:
+        self.pool, self.route = pool, route
+        self.idle_since = self.idle_until = 0.0
+        self.is_new = True
+        self._loop = asyncio.get_running_loop()
+        self._buffer = bytearray()
+        self._pieces: list[bytes] = []
+        self._chunks: Chunks | None = None
+        self._unsent: Iterator[bytes] | None = None
+        self._waiter: asyncio.Future[None] | None = None
+        self._error: Exception | None = None
+        self._phase, self._left, self._size, self._n_interim = IDLE, 0, 0, 0
+        self._is_full = self._is_paused = self._is_spoiled = False
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all of the answer has come, read or not."""
+        return self._phase == DONE
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether nothing of the last exchange is left on the way, in either direction."""
+        return (
+            self._phase == DONE
+            and self.head.is_kept
+            and self._unsent is None
+            and not self._is_spoiled
+            and not self.transport.is_closing()
+            and not self.transport.get_write_buffer_size()
+        )
+
+    # the request
+
+    def send(self, writes: Iterator[bytes]) -> None:
+        if self._error is not None:
+            raise self._error
+        self._phase, self._n_interim, self._unsent = HEAD, 0, writes
+        self._write()
+        if self._buffer:
+            # On a connection that is new a peer may say no before it is asked.
+            early = bytes(self._buffer)
+            self._buffer.clear()
+            self.data_received(early)
+
+    def _write(self) -> None:
+        write, is_closing = self.transport.write, self.transport.is_closing
+        for piece in self._unsent or ():
+            write(piece)
+            if self._is_full or is_closing():
+                return
+        self._unsent = None
+
+    def pause_writing(self) -> None:
+        self._is_full = True
+
+    def resume_writing(self) -> None:
+        self._is_full = False
+        self._write()
+
+    # the answer
+
+    async def answer(self) -> Head:
+        """Its head. What was sent need not have been read for it."""
+        while self._phase == HEAD:
+            if self._error is not None:
+                raise self._error
+            await self._wait()
+        return self.head
+
+    async def read(self) -> bytes:
+        """What has come of its body meanwhile; nothing once all of it was read."""
+        while not self._pieces:
+            if self._phase == DONE:
+                return b""
+            if self._error is not None:
+                raise self._error
+            await self._wait()
+        data = self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
+        self._pieces.clear()
+        self._size = 0
+        if self._is_paused:
+            self._is_paused = False
+            self.transport.resume_reading()
+        return data
+
+    async def _wait(self) -> None:
+        self._waiter = waiter = self._loop.create_future()
+        try:
+            await waiter
+        finally:
+            self._waiter = None
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    def rest(self) -> bool:
+        """Nothing is expected any more; whether nothing was left to read."""
+        was_read = not self._pieces
+        self._phase = IDLE
+        self._pieces.clear()
+        self._size = 0
+        return was_read
+
+    def drop(self) -> None:
+        """Also what waits to be written: to a peer that does not read it would wait for ever, and keep the socket."""
+        self._unsent = None
+        self.transport.abort()
+
+    # what the loop calls
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)
+        self.pool.made(self)
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            if self._phase == HEAD:
+                self._take_head(data)
+            elif self._phase not in (IDLE, DONE):
+                self._take_body(data)
+            elif self._phase == IDLE and self.is_new and len(self._buffer) <= MAX_HEAD:
+                self._buffer += data
+            else:
+                self._is_spoiled = True
+                self.drop()
+        except (NotHttp, BrokenBody) as error:
+            self._error = error
+            self.drop()
+        self._wake()
+
+    def _take_head(self, data: bytes) -> None:
+        buffer = self._buffer
+        if buffer:
+            start = max(0, len(buffer) - 2)
+            buffer += data
+            end = ends_at(buffer, start)
+            if end:
+                data = bytes(buffer)
+                buffer.clear()
+        else:
+            end = ends_at(data)
+            if not end:
+                buffer += data
+        if end > MAX_HEAD or len(buffer) > MAX_HEAD:
+            raise NotHttp(f"its headers have more than {MAX_HEAD >> 10} KiB")
+        if not end:
+            if not buffer.startswith(_BEGIN[: len(buffer)]):
+                raise NotHttp("it does not begin like HTTP/1")
+            return
+        head = Head(data)
+        if head.status < 200 and head.status != 101:
+            self._n_interim += 1
+            if self._n_interim > MOST_INTERIM:
+                raise NotHttp("there is no end of answers before the answer")
+            if len(data) > end:
+                self._take_head(data[end:])
+            return
+        self.head, self._left = head, head.length
+        self._phase = LENGTH if head.length > 0 else PHASES[head.length]
+        self._chunks = Chunks() if head.length == CHUNKED else None
+        if len(data) > end:
+            self._take_body(data[end:])
+
+    def _take_body(self, data: bytes) -> None:
+        if self._phase == LENGTH:
+            if len(data) >= self._left:
+                self._is_spoiled = self._is_spoiled or len(data) > self._left
+                data, self._phase = data[: self._left], DONE
+            self._left -= len(data)
+            self._pieces.append(data)
+        elif self._chunks is not None:
+            self._pieces += self._chunks.feed(data)
+            if self._chunks.is_done:
+                self._is_spoiled = bool(self._chunks.rest)
+                self._phase, self._chunks = DONE, None
+        elif self._phase == DONE:
+            self._is_spoiled = True
+        else:
+            self._pieces.append(data)
+        self._size += len(data)
+        if self._size > MOST_UNREAD and self._phase != DONE and not self._is_paused:
+            self._is_paused = True
+            self.transport.pause_reading()
+
+    def eof_received(self) -> None:
+        self._end(None)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._unsent = None
+        self._end(error)
+        self.pool.lost(self)
+
+    def _end(self, error: Exception | None) -> None:
+        if self._phase == TO_THE_END and error is None:
+            self._phase = DONE
+        elif self._error is None:
+            when = "before an answer came" if self._phase <= HEAD else "before the answer was complete"
+            why = f" ({error})" if error is not None else ""
+            self._error = BrokenBody(f"the connection ended {when}{why}")
+            if isinstance(error, OSError) and not isinstance(error, ssl.SSLError):
+                # A number of OpenSSL is none of the system.
+                self._error.__cause__ = error
+        self._wake()
+
+
+PHASES = {0: DONE, UNTIL_CLOSED: TO_THE_END, CHUNKED: IN_CHUNKS}
