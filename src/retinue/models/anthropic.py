@@ -115,6 +115,9 @@ class Anthropic:
     def decoder(self, options: Options) -> Decoder:
         return _Decoder(options.stream)
 
+    def whole(self, body: bytes) -> Reply | None:
+        return None
+
     def failure(self, status: int, headers: Mapping[str, str], body: bytes) -> ModelError:
         lower = {name.lower(): value for name, value in headers.items()}
         plain = {} if b"<" in body else {"message": body[: 8 * MAX_WORDS].decode("utf-8", "replace")}

@@ -6,10 +6,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from msgspec.json import Encoder
 from msgspec.structs import replace
 
 from retinue.core.redaction import Redactor
@@ -24,10 +24,11 @@ from retinue.models.connection import Connection
 from retinue.models.connection_pool import Client, Times
 from retinue.models.dial import NotSafe, ProxyRefused
 from retinue.models.exchange import Wire
-from retinue.models.governor import Turn
 from retinue.models.provider_errors import no_reason
+from retinue.models.turn import Turn
 from retinue.models.usage_checks import Asked, believed, length
-from retinue.models.watchdog import Limit
+
+_encode = Encoder().encode
 
 MAX_FAILURE = 64 << 10
 MOST_FOR_WORDS = 10.0
@@ -43,7 +44,6 @@ class Attempt:
     codec: Codec
     options: Options
     model: str
-    times: Times
     redactor: Redactor
     strict: Redactor
     asked: Asked
@@ -58,37 +58,59 @@ class Attempt:
         emit: Callable[[str], None],
         came: Callable[[], None],
     ) -> Reply:
-        began = asyncio.get_running_loop().time()
-        # Without a stream nothing comes before the reply is complete.
-        patience = self.times.headers if self.options.stream else self.times.content
+        times = client.times
         try:
             pool, watchdog = client.pool()
-            with watchdog.limit(began + patience, "headers") as limit:
-                connection = pool.take(wire.route) or await pool.connect(wire.route)
-                try:
-                    self.progress.leave()
-                    connection.send(wire.writes(body, self.asked.size))
-                    head = await connection.answer()
-                    turn.heard(head.status, head.headers)
-                    if head.status != 200:
-                        # What is refused is not charged for.
-                        self.progress.settle(Usage())
-                        raise await self._refused(connection, limit)
-                    return await self._read(connection, emit, came, limit, began + self.times.attempt)
-                finally:
-                    # What was not read to its end is not kept.
-                    pool.give(connection)
+            now = pool.loop.time()
+            # Without a stream nothing comes before the reply is complete.
+            until = now + (times.headers if self.options.stream else times.content)
+            connection = pool.take(wire.route, now)
+            if connection is None:
+                with watchdog.limit(until, "headers"):
+                    connection = await pool.connect(wire.route)
+            connection.until, connection.why = until, "headers"
+            watchdog.watch(connection)
+            try:
+                self.progress.leave()
+                connection.send(*wire.writes(body, self.asked.size))
+                head = await connection.answer()
+                turn.heard(head.status, head.headers)
+                if head.status != 200:
+                    # What is refused is not charged for.
+                    self.progress.settle(Usage())
+                    raise await self._refused(connection, min(times.idle, MOST_FOR_WORDS))
+                reply = self._plain(connection)
+                if reply is None:
+                    reply = self._hidden(await self._read(connection, emit, came, times, now + times.attempt))
+                else:
+                    came()
+            finally:
+                watchdog.leave(connection)
+                # What was not read to its end is not kept.
+                pool.give(connection)
         except Exception as error:
-            told = self._translated(error)
+            told = self._translated(error, times)
             if told is None:
                 raise
             raise told from None
+        return with_usage(reply, believed(reply.usage, length(reply), self.asked))
 
-    def _translated(self, error: Exception) -> ModelError | None:
+    def _plain(self, connection: Connection) -> Reply | None:
+        """The reply, if all of it is here, and there is nothing odd about it and no secret in it: then it is read at
+        one look. With these two escapes a secret could be spelled in another way than it is looked for."""
+        data = connection.whole()
+        if not data or len(data) > MAX_BODY or "content-encoding" in connection.head.headers:
+            return None
+        known = self.redactor
+        if known and (b"\\u" in data or b"\\/" in data or known.suspects_json(data)):
+            return None
+        return self.codec.whole(data)
+
+    def _translated(self, error: Exception, times: Times) -> ModelError | None:
         """What an exception of the wire means; None when it is not one of those."""
         match error:
             case TimeoutError():
-                why = f"{self.model} did not answer in time: {_late(error, self.times)}"
+                why = f"{self.model} did not answer in time: {_late(error, times)}"
                 return ModelUnavailable(why, "network")
             case ProxyRefused():
                 kind = ModelRejected if error.status in (401, 403, 407) else ModelUnavailable
@@ -106,21 +128,20 @@ class Attempt:
             case _:
                 return None
 
-    async def _refused(self, connection: Connection, limit: Limit) -> ModelError:
+    async def _refused(self, connection: Connection, seconds: float) -> ModelError:
         """The status is known: what cannot be had of the words behind it is done without."""
         status, headers = connection.head.status, connection.head.headers
         if 300 <= status < 400:
             return ModelRejected(f"{self.model} redirects elsewhere, which is not followed", kind="redirect")
-        limit.until = math.inf
+        connection.until = asyncio.get_running_loop().time() + seconds
         body = bytearray()
         with contextlib.suppress(OSError, ModelError):
-            async with asyncio.timeout(min(self.times.idle, MOST_FOR_WORDS)):
-                unpack = unpacker(headers)
-                while data := await connection.read():
-                    for piece in unpack(data):
-                        body += piece
-                    if len(body) > MAX_FAILURE:
-                        break
+            unpack = unpacker(headers)
+            while data := await connection.read():
+                for piece in unpack(data):
+                    body += piece
+                if len(body) > MAX_FAILURE:
+                    break
         told = self.strict.clean_bytes(bytes(body))[:MAX_FAILURE]
         return no_reason(status, told) or self.codec.failure(status, headers, told)
 
@@ -129,16 +150,16 @@ class Attempt:
         connection: Connection,
         emit: Callable[[str], None],
         came: Callable[[], None],
-        limit: Limit,
+        times: Times,
         latest: float,
     ) -> Reply:
         decoder: Decoder = self.codec.decoder(self.options)
         self.progress.follow(lambda: believed(*decoder.so_far(), self.asked, is_whole=False))
-        unpack, times, now = unpacker(connection.head.headers), self.times, asyncio.get_running_loop().time
+        unpack, now = unpacker(connection.head.headers), asyncio.get_running_loop().time
         # What has come is cleaned before it is read: an error in it is cut short. Deltas are cleaned as one text.
         arriving, shown = self.strict.byte_stream(), self.redactor.stream()
         size, since = 0, now()
-        limit.until, limit.why = min(latest, since + times.idle), "idle"
+        connection.until, connection.why = min(latest, since + times.idle), "idle"
         while data := await connection.read():
             if not size:
                 came()
@@ -158,18 +179,17 @@ class Attempt:
                 since = moment
             idle, empty = moment + times.idle, since + times.content
             if idle <= empty and idle <= latest:
-                limit.until, limit.why = idle, "idle"
+                connection.until, connection.why = idle, "idle"
             else:
-                limit.until, limit.why = (empty, "content") if empty <= latest else (latest, "attempt")
-            if moment >= limit.until:
-                raise TimeoutError(limit.why)
+                connection.until, connection.why = (empty, "content") if empty <= latest else (latest, "attempt")
+            if moment >= connection.until:
+                raise TimeoutError(connection.why)
         last = "" if decoder.done else "".join(decoder.feed(arriving.close()))
         if rest := shown.feed(last) + shown.close():
             emit(rest)
         if not connection.is_whole:
             await _end(connection)
-        reply = decoder.finish()
-        return replace(reply, usage=believed(reply.usage, length(reply), self.asked))
+        return decoder.finish()
 
     def _fed(self, decoder: Decoder, data: bytes) -> list[str]:
         try:
@@ -180,8 +200,28 @@ class Attempt:
                 self.progress.settle(Usage())
             raise
 
+    def _is_clean(self, reply: Reply) -> bool:
+        """One look at all of a reply; nearly always there is nothing in it."""
+        try:
+            return not self.redactor.suspects_json(_encode(reply))
+        except UnicodeEncodeError:  # half a character
+            return False
+
+    def _hidden(self, reply: Reply) -> Reply:
+        """A reply in which somebody on the way has put the key, without it."""
+        if not self.redactor or self._is_clean(reply):
+            return reply
+        said, clean = reply.message, self.redactor.clean
+        calls = tuple(replace(c, args=self.strict.clean(c.args), name=clean(c.name)) for c in said.calls)
+        said = replace(said, text=clean(said.text), calls=calls, opaque=self.strict.clean(said.opaque))
+        return replace(reply, message=said, model=clean(reply.model))
+
     def _short(self, error: BaseException) -> str:
         return short(error, self.redactor)
+
+
+def with_usage(reply: Reply, usage: Usage) -> Reply:
+    return reply if usage == reply.usage else replace(reply, usage=usage)
 
 
 def short(error: BaseException, redactor: Redactor) -> str:

@@ -72,6 +72,10 @@ class Codec(Protocol):
 
     def decoder(self, options: Options) -> Decoder: ...
 
+    def whole(self, body: bytes) -> Reply | None:
+        """The reply in a body that has come to its end, if there is nothing odd about it; else a decoder reads it."""
+        ...
+
     def failure(self, status: int, headers: Mapping[str, str], body: bytes) -> ModelError: ...
 
 

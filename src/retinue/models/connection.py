@@ -5,6 +5,7 @@ and an answer as it comes. An answer that comes at once costs one wait.
 from __future__ import annotations
 
 import asyncio
+import math
 import ssl
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, cast
@@ -50,6 +51,8 @@ class Connection(asyncio.Protocol):
         "pool",
         "route",
         "transport",
+        "until",
+        "why",
     )
 
     head: Head
@@ -59,6 +62,7 @@ class Connection(asyncio.Protocol):
         self.pool, self.route = pool, route
         self.idle_since = self.idle_until = 0.0
         self.is_new = True
+        self.until, self.why = math.inf, ""
         self._loop = asyncio.get_running_loop()
         self._buffer = bytearray()
         self._pieces: list[bytes] = []
@@ -82,17 +86,20 @@ class Connection(asyncio.Protocol):
             and self.head.is_kept
             and self._unsent is None
             and not self._is_spoiled
-            and not self.transport.is_closing()
+            and self._error is None
             and not self.transport.get_write_buffer_size()
         )
 
     # the request
 
-    def send(self, writes: Iterator[bytes]) -> None:
+    def send(self, data: bytes, more: Iterator[bytes] | None = None) -> None:
+        """Write it, and then what is more, as fast as the peer reads it."""
         if self._error is not None:
             raise self._error
-        self._phase, self._n_interim, self._unsent = HEAD, 0, writes
-        self._write()
+        self._phase, self._n_interim, self._unsent = HEAD, 0, more
+        self.transport.write(data)
+        if more is not None:
+            self._write()
         if self._buffer:
             # On a connection that is new a peer may say no before it is asked.
             early = bytes(self._buffer)
@@ -100,12 +107,13 @@ class Connection(asyncio.Protocol):
             self.data_received(early)
 
     def _write(self) -> None:
-        write, is_closing = self.transport.write, self.transport.is_closing
-        for piece in self._unsent or ():
-            write(piece)
-            if self._is_full or is_closing():
-                return
-        self._unsent = None
+        transport, unsent = self.transport, self._unsent
+        while unsent is not None and not self._is_full and not transport.is_closing():
+            piece = next(unsent, None)
+            if piece is None:
+                self._unsent = unsent = None
+            else:
+                transport.write(piece)
 
     def pause_writing(self) -> None:
         self._is_full = True
@@ -121,7 +129,8 @@ class Connection(asyncio.Protocol):
         while self._phase == HEAD:
             if self._error is not None:
                 raise self._error
-            await self._wait()
+            self._waiter = self._loop.create_future()
+            await self._waiter
         return self.head
 
     async def read(self) -> bytes:
@@ -131,7 +140,8 @@ class Connection(asyncio.Protocol):
                 return b""
             if self._error is not None:
                 raise self._error
-            await self._wait()
+            self._waiter = self._loop.create_future()
+            await self._waiter
         data = self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
         self._pieces.clear()
         self._size = 0
@@ -140,16 +150,25 @@ class Connection(asyncio.Protocol):
             self.transport.resume_reading()
         return data
 
-    async def _wait(self) -> None:
-        self._waiter = waiter = self._loop.create_future()
-        try:
-            await waiter
-        finally:
-            self._waiter = None
+    def whole(self) -> bytes | None:
+        """All of the body, which stays here to be read, if all of it has come."""
+        if self._phase != DONE:
+            return None
+        if len(self._pieces) != 1:
+            self._pieces[:] = [b"".join(self._pieces)]
+        return self._pieces[0]
+
+    def expire(self) -> None:
+        """The time that its user has set is over."""
+        if self._phase != DONE and self._error is None:
+            self._error = TimeoutError(self.why)
+            self.drop()
+            self._wake()
 
     def _wake(self) -> None:
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
+        waiter, self._waiter = self._waiter, None
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)
 
     def rest(self) -> bool:
         """Nothing is expected any more; whether nothing was left to read."""
@@ -162,6 +181,8 @@ class Connection(asyncio.Protocol):
     def drop(self) -> None:
         """Also what waits to be written: to a peer that does not read it would wait for ever, and keep the socket."""
         self._unsent = None
+        if self._error is None:
+            self._error = BrokenBody("the connection was closed on this side")
         self.transport.abort()
 
     # what the loop calls
@@ -249,9 +270,12 @@ class Connection(asyncio.Protocol):
         self.pool.lost(self)
 
     def _end(self, error: Exception | None) -> None:
-        if self._phase == TO_THE_END and error is None:
+        if self._error is not None:
+            # Whatever ends now was ended by us, and is not the end of an answer.
+            pass
+        elif self._phase == TO_THE_END and error is None:
             self._phase = DONE
-        elif self._error is None:
+        else:
             when = "before an answer came" if self._phase <= HEAD else "before the answer was complete"
             why = f" ({error})" if error is not None else ""
             self._error = BrokenBody(f"the connection ended {when}{why}")

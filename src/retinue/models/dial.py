@@ -106,7 +106,7 @@ class Dialer:
         if user is not None or password is not None:
             told = f"{unquote(user or '')}:{unquote(password or '')}".encode()
             lines.append(f"Proxy-Authorization: Basic {b64encode(told).decode()}")
-        connection.send(iter(["\r\n".join([*lines, "\r\n"]).encode()]))
+        connection.send("\r\n".join([*lines, "\r\n"]).encode())
         try:
             status = (await connection.answer()).status
         except NotHttp as error:

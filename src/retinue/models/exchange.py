@@ -37,12 +37,13 @@ class Wire:
         lines = [f"POST {target} HTTP/1.1", f"Host: {at}", *(f"{name}: {value}" for name, value in headers.items())]
         self.head = "\r\n".join([*lines, "Content-Length: "]).encode()
 
-    def writes(self, body: Sequence[bytes], size: int) -> Iterator[bytes]:
-        """What is written at a time: small pieces together, for each time costs as much as copying some of them."""
+    def writes(self, body: Sequence[bytes], size: int) -> tuple[bytes, Iterator[bytes] | None]:
+        """What is written first, and then: small pieces together, for each time costs as much as copying some."""
         head = b"%b%d\r\n\r\n" % (self.head, size)
         if size <= TOGETHER:
-            return iter((b"".join((head, *body)),))
-        return _together(head, body)
+            return b"".join((head, *body)), None
+        more = _together(head, body)
+        return next(more), more
 
 
 def _together(head: bytes, body: Sequence[bytes]) -> Iterator[bytes]:

@@ -153,6 +153,9 @@ class Gemini:
     def decoder(self, options: Options) -> GeminiDecoder:
         return GeminiDecoder(stream=options.stream)
 
+    def whole(self, body: bytes) -> Reply | None:
+        return None
+
     def failure(self, status: int, headers: Mapping[str, str], body: bytes) -> ModelError:
         try:
             value = msgspec.json.decode(_repaired(body))

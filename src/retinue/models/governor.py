@@ -20,6 +20,7 @@ from retinue.models import machine_limits as machine
 from retinue.models.limit_headers import asked_for, limits_in, used_up
 from retinue.models.provider_settings import Terms
 from retinue.models.rate_bucket import Bucket
+from retinue.models.turn import Turn
 
 BREAK_AFTER = 5
 PROBE_SECONDS = 5.0
@@ -45,36 +46,6 @@ def loop_seconds() -> float:
         return asyncio.get_running_loop().time()
     except RuntimeError:
         return time.monotonic()
-
-
-class Turn:
-    """One call. `async with` it: entering waits for the turn, leaving says how it went. `asked` is how long the
-    provider wants to be left alone."""
-
-    __slots__ = ("_governor", "_tree", "answered_at", "asked", "at", "is_heard", "tokens")
-
-    def __init__(self, governor: Governor, tree: str, tokens: int) -> None:
-        self._governor, self._tree, self.tokens = governor, tree, tokens
-        self.at = self.asked = 0.0
-        self.answered_at: float | None = None
-        self.is_heard = False
-
-    async def __aenter__(self) -> Turn:
-        if not self._governor._goes_in(self):
-            await self._governor._enter(self._tree, self)
-        return self
-
-    async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if error is None:
-            self._governor._worked(self)
-        elif isinstance(error, ModelError):
-            self._governor._failed(self, error)
-        else:
-            self._governor._left(self)
-
-    def heard(self, status: int, headers: Mapping[str, str]) -> None:
-        """The answer has begun; its headers tell what is left of the account's limits."""
-        self._governor._heard(self, status, headers)
 
 
 @dataclass(eq=False)
@@ -163,17 +134,18 @@ class Governor:
 
     @property
     def per_minute(self) -> dict[str, float]:
-        """The account's limits, as far as they were set or the provider's headers have told them."""
+        """The account's limits, as far as they were set or told."""
         return {name: round(bucket.rate * 60, 3) for name, bucket in self.buckets.items()}
 
     # the gate
 
     def _goes_in(self, turn: Turn) -> bool:
-        """Whether nobody has to be waited for: then the turn has begun."""
-        if self._is_refused():
+        if self.refusal is not None and self._is_refused():
             raise self._same_refusal()
-        if self._trees or self._wait(turn) != 0:
+        now = self.seconds()
+        if self._trees or self._wait(turn, now) != 0:
             return False
+        turn.at = now
         self._start(turn)
         return True
 
@@ -191,10 +163,10 @@ class Governor:
                 self._forget(tree, waiter)
             raise
 
-    def _wait(self, turn: Turn) -> float | None:
+    def _wait(self, turn: Turn, now: float) -> float | None:
         """Seconds until this turn may start; None when somebody else has to leave first."""
-        now = self.seconds()
-        self._mend_if_answered(now)
+        if self._probe is not None:
+            self._mend_if_answered(now)
         wait = self.cool_until - now
         if self.refusal is not None and not self.is_sure and self._finds_out is not None:
             return None
@@ -203,7 +175,7 @@ class Governor:
                 begun = self._probe.answered_at
                 return None if begun is None else max(0.0, begun + self.probe_seconds - now, wait)
             wait = max(wait, self.next_probe - now)
-        elif self.in_flight >= max(1, int(self.width)):
+        elif self.in_flight and self.in_flight >= int(self.width):
             grows = self._ramp(now)
             if grows != 0:
                 return grows
@@ -234,7 +206,7 @@ class Governor:
         return now - self._strained_at >= CALM_SECONDS
 
     def _start(self, turn: Turn) -> None:
-        now = turn.at = self.seconds()
+        now = turn.at
         self.in_flight += 1
         self.descriptors.calls += 1
         self._unheard += 1
@@ -261,7 +233,8 @@ class Governor:
             if waiter.done():
                 self._forget(tree, waiter)
                 continue
-            wait = self._wait(turn)
+            now = self.seconds()
+            wait = self._wait(turn, now)
             if wait != 0:
                 if wait is not None:
                     self._timer = asyncio.get_running_loop().call_later(wait, self._pump)
@@ -269,6 +242,7 @@ class Governor:
             self._forget(tree, waiter)
             if tree in self._trees:
                 self._trees.move_to_end(tree)
+            turn.at = now
             self._start(turn)
             waiter.set_result(None)
 
@@ -280,22 +254,28 @@ class Governor:
     # what comes back
 
     def _heard(self, turn: Turn, status: int, headers: Mapping[str, str]) -> None:
-        now = self.seconds()
         self._count_as_heard(turn)
         if status == 200:
-            turn.answered_at = now
-            self._accepted()
+            if self._probe is turn:
+                turn.answered_at = self.seconds()
+            if self.refusal is not None or self.hearers:
+                self._accepted()
         else:
             turn.asked = asked_for(headers) or (used_up(headers) if status == 429 else 0.0)
-        for name, (limit, left, seconds) in limits_in(headers).items():
+        if found := limits_in(headers):
+            self._learn(found, status)
+        if self._trees:
+            self._pump()
+
+    def _learn(self, found: Mapping[str, tuple[float, float, float]], status: int) -> None:
+        now = self.seconds()
+        for name, (limit, left, seconds) in found.items():
             # Those that were sent since are not in the provider's count.
             on_the_way = self._unheard if name == "requests" else self._unheard_tokens if "out" not in name else 0
             rate = (limit - left) / seconds if 0 <= left < limit and seconds > 0 else limit / 60
             self.buckets[name] = Bucket(limit, left - on_the_way, max(rate, limit / 86_400), now)
             if name == "requests" and status == 200 and self._is_calm(now):
                 self.width = max(self.width, min(self.most, left - on_the_way))
-        if self._trees:
-            self._pump()
 
     def _count_as_heard(self, turn: Turn) -> None:
         if not turn.is_heard:
@@ -311,17 +291,19 @@ class Governor:
             self._probe = None
         if self._finds_out is turn:
             self._finds_out = None
-        self._pump()
+        if self._trees or self._timer is not None:
+            self._pump()
 
     def _worked(self, turn: Turn) -> None:
         now = self.seconds()
         # While it is broken only the probe counts: what began before the outage may well end in it.
         if not self.is_broken or self._probe is turn:
             self._mend()
-            self._accepted()
+            if self.refusal is not None or self.hearers:
+                self._accepted()
             self.failures = self._limits_in_a_row = 0
             self._worked_at = now
-        if turn.at >= self._shrunk_at:
+        if self.width < self.most and turn.at >= self._shrunk_at:
             is_quick = self.width < self._steady or self._is_calm(now)
             self.width = min(self.most, self.width + (1.0 if is_quick else 1.0 / self.width))
         self._left(turn)

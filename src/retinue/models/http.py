@@ -8,10 +8,9 @@ import logging
 import math
 import re
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from urllib.parse import unquote, urlsplit
 
-from msgspec.json import Encoder
 from msgspec.structs import replace
 
 from retinue.core.history import History, as_history
@@ -25,16 +24,16 @@ from retinue.models.base import Request
 from retinue.models.codec import Codec, Options
 from retinue.models.connection_pool import Client, Times, checked_url
 from retinue.models.exchange import Wire
-from retinue.models.governor import MAX_COOLING, REFUSALS, Governor, Turn
-from retinue.models.prompt_cache import Prefix, Warmth, shortest
+from retinue.models.governor import MAX_COOLING, REFUSALS, Governor
+from retinue.models.prompt_cache import Prefix, Warming, Warmth, shortest
 from retinue.models.sent_conversation import Cure, Outgoing, Unit
 from retinue.models.tool_limit import fitting, left_out
+from retinue.models.turn import Turn
 from retinue.models.usage_checks import Asked
 
 __all__ = ["Client", "HttpModel", "Times"]
 
 log = logging.getLogger("retinue")
-_encode = Encoder().encode
 
 NO_CALLS = {
     "anthropic": b',"tool_choice":{"type":"none"}',
@@ -134,35 +133,32 @@ class HttpModel:
         return getattr(self.codec, "most_tools", 0)
 
     async def complete(self, request: Request, emit: Callable[[str], None]) -> Reply:
+        """A request that was refused for a part of it is sent once more without that part."""
         if not isinstance(request.messages, History):
             request = replace(request, messages=as_history(request.messages))
-        progress = request.progress
+        progress, cure = request.progress, Cure()
         progress.wait()
         try:
-            reply = await self._answer(request, emit)
+            while True:
+                try:
+                    reply = await self._send(request, cure, emit)
+                    break
+                except ModelError as error:
+                    request = self._cured(request, error, cure)
         except ModelError as error:
             error.usage, error.sent = progress.usage, progress.sent
             raise
+        except BaseException:
+            self._outgoing.forget(cure)
+            raise
+        self._outgoing.took(request.messages)  # type: ignore[arg-type]
         # A link of a chain that was asked before may have cost something too.
-        spent = reply.usage.plus(progress.before) if progress.before.tokens else reply.usage
+        before = progress.before
         progress.settle(reply.usage)
-        return self._hidden(replace(reply, usage=spent, model=(reply.model or self.model)[:MAX_NAME]))
-
-    async def _answer(self, request: Request, emit: Callable[[str], None]) -> Reply:
-        """The reply; a request that was refused for a part of it is sent once more without that part."""
-        cure = Cure()
-        while True:
-            try:
-                reply = await self._send(request, cure, emit)
-            except ModelError as error:
-                request = self._cured(request, error, cure)
-            except BaseException:
-                self._outgoing.forget(cure)
-                raise
-            else:
-                break
-        if isinstance(request.messages, History):
-            self._outgoing.took(request.messages)
+        model = reply.model
+        if before.tokens or not 0 < len(model) <= MAX_NAME:
+            spent = reply.usage.plus(before) if before.tokens else reply.usage
+            reply = replace(reply, usage=spent, model=(model or self.model)[:MAX_NAME])
         return reply
 
     def _cured(self, request: Request, error: ModelError, cure: Cure) -> Request:
@@ -182,33 +178,46 @@ class HttpModel:
 
     async def _send(self, request: Request, cure: Cure, emit: Callable[[str], None]) -> Reply:
         head, name = self._head(request)
-        shared, body, place = (
-            self._prefix(request, head, name),
-            self._written(request, head, cure),
-            self._outgoing.place,
-        )
+        warm = None
+        if self.warmth.least:
+            warm = self.warmth.first_byte(*self._prefix(request, head, name))
+            await warm.enter()
+        try:
+            reply = await self._in_turn(request, head, cure, emit, warm)
+        finally:
+            if warm is not None:
+                warm.leave()
+        if warm is not None:
+            warm.counted(reply.usage)
+        else:
+            self.warmth._count(reply.usage)
+        return reply
+
+    async def _in_turn(
+        self, request: Request, head: bytes, cure: Cure, emit: Callable[[str], None], warm: Warming | None
+    ) -> Reply:
+        body, place = self._written(request, head, cure), self._outgoing.place
         size = sum(map(len, body))
-        async with (
-            self.warmth.first_byte(*shared) as warm,
-            self.governor.turn(request.root, size // 4) as turn,
-        ):
+        turn = self.governor.turn(request.root, size // 4)
+        if not turn.begin():
+            await turn.wait()
+        try:
             if place != self._outgoing.place:
                 # It is another address by now, which is not sent what was sealed at the first.
                 body, place = self._written(request, head, cure), self._outgoing.place
-            warm.sending(request.run, size)
-            try:
-                reply = await self._attempt(request, body, turn, emit, warm.came)
-            except ModelError as error:
-                raise self._told(error, turn, request) from None
-            except ConfigError:
+                size = sum(map(len, body))
+            if warm is not None:
+                warm.sending(request.run, size)
+            reply = await self._attempt(request, body, turn, emit, _nothing if warm is None else warm.came)
+        except BaseException as error:
+            told = self._told(error, turn, request)
+            turn.end(told)
+            if told is error:
                 raise
-            except Exception as error:
-                where = "".join(traceback.format_tb(error.__traceback__))
-                told = f"the answer of {self.model} could not be read: {short(error, self._redactor)}"
-                log.error("%s\n%s", told, where)
-                raise ModelRejected(told, kind="bad_response") from None
-        warm.counted(reply.usage)
-        return replace(reply, message=self._outgoing.sealed(reply.message, place))
+            raise told from None
+        turn.end()
+        message = self._outgoing.sealed(reply.message, place)
+        return reply if message is reply.message else replace(reply, message=message)
 
     # the request
 
@@ -288,21 +297,22 @@ class HttpModel:
 
     # the answer
 
-    async def _attempt(
+    def _attempt(
         self, request: Request, body: list[bytes], turn: Turn, emit: Callable[[str], None], came: Callable[[], None]
-    ) -> Reply:
-        options, size = self.options, sum(map(len, body))
-        asked = Asked(size, request.max_output, self.info, is_open=bool(options.extra))
-        known = (self._redactor, self._strict)
-        attempt = Attempt(self.codec, options, self.model, self._client.times, *known, asked, request.progress)
-        if self._wire is None:
-            self._wire = Wire(self._url, self._headers, self._proxy)
-        return await attempt.run(self._client, self._wire, body, turn, emit, came)
+    ) -> Awaitable[Reply]:
+        options, wire = self.options, self._wire
+        if wire is None:
+            wire = self._wire = Wire(self._url, self._headers, self._proxy)
+        asked = Asked(sum(map(len, body)), request.max_output, self.info, bool(options.extra))
+        attempt = Attempt(self.codec, options, self.model, self._redactor, self._strict, asked, request.progress)
+        return attempt.run(self._client, wire, body, turn, emit, came)
 
     # secrets
 
-    def _told(self, error: ModelError, turn: Turn, request: Request) -> ModelError:
+    def _told(self, error: BaseException, turn: Turn, request: Request) -> BaseException:
         """The error as the machine can use it: without the key, with a time to wait that can be waited."""
+        if not isinstance(error, ModelError):
+            return self._unread(error)
         words = self._redactor.clean(str(error))
         if error.kind == "bad_schema" and (found := TOOL_NUMBER.findall(words)):
             # Gemini says tools[0].function_declarations[7].
@@ -319,21 +329,18 @@ class HttpModel:
             error.after_seconds = min(asked, MAX_COOLING) if math.isfinite(asked) else 0.0
         return error
 
-    def _is_clean(self, reply: Reply) -> bool:
-        """One look at all of a reply; nearly always there is nothing in it."""
-        try:
-            return not self._redactor.suspects_json(_encode(reply))
-        except UnicodeEncodeError:  # half a character
-            return False
+    def _unread(self, error: BaseException) -> BaseException:
+        """A mistake of ours is an error of the call."""
+        if isinstance(error, ConfigError) or not isinstance(error, Exception):
+            return error
+        where = "".join(traceback.format_tb(error.__traceback__))
+        told = f"the answer of {self.model} could not be read: {short(error, self._redactor)}"
+        log.error("%s\n%s", told, where)
+        return ModelRejected(told, kind="bad_response")
 
-    def _hidden(self, reply: Reply) -> Reply:
-        """A reply in which somebody on the way has put the key, without it."""
-        if not self._redactor or self._is_clean(reply):
-            return reply
-        said, clean = reply.message, self._redactor.clean
-        calls = tuple(replace(c, args=self._strict.clean(c.args), name=clean(c.name)) for c in said.calls)
-        said = replace(said, text=clean(said.text), calls=calls, opaque=self._strict.clean(said.opaque))
-        return replace(reply, message=said, model=clean(reply.model))
+
+def _nothing() -> None:
+    """What is done at the first byte where nothing is cached."""
 
 
 def _with_mark(piece: bytes, last: Sequence[Message], unit: Unit) -> bytes:

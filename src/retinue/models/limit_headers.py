@@ -26,6 +26,8 @@ _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
 def limits_in(headers: Mapping[str, str]) -> dict[str, tuple[float, float, float]]:
     """Limit, what is left of it, and seconds until it is full again, by name, where the headers tell all three."""
     found: dict[str, dict[str, str]] = {}
+    if "limit" not in " ".join(headers).lower():
+        return {}
     for header, value in headers.items():
         if "limit" in header.lower() and (match := _LIMIT.fullmatch(header)) is not None:
             found.setdefault((match["b"] or match["c"]).lower(), {})[(match["a"] or match["d"]).lower()] = value

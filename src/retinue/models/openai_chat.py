@@ -10,7 +10,8 @@ import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeVar
+from functools import lru_cache
+from typing import Any, Literal
 from urllib.parse import quote
 
 import msgspec
@@ -21,8 +22,10 @@ from retinue.errors import ModelError, ModelRejected, ModelUnavailable
 from retinue.formats.safe_text import clean
 from retinue.formats.sse import Events
 from retinue.models.codec import Options, arguments, count, keep_opaque, opaque_for
+from retinue.models.openai_chat_failures import as_a as _as
+from retinue.models.openai_chat_failures import as_json as _json
+from retinue.models.openai_chat_failures import failure
 from retinue.models.openai_chat_reply import plain_reply
-from retinue.models.provider_errors import MAX_WORDS, delay, failed, worded
 from retinue.models.tool_limit import OPENAI
 from retinue.models.usage_checks import grown
 
@@ -30,7 +33,6 @@ MAX_BODY = 64 << 20
 NOTHING_SAID = "(empty reply)"
 FILTERED = "[The provider's content filter stopped the reply.]"
 
-T = TypeVar("T")
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
 _decode_object = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
@@ -75,6 +77,11 @@ class OpenAIChat:
         return _json(body)[:-1] + b',"messages":[' + system
 
     def unit(self, messages: Sequence[Message], *, mark: bool = False) -> bytes:
+        if not self.bridge and not self.reasoning:
+            try:
+                return _encode([self._plain(message) for message in messages])[1:-1]
+            except (_NotPlain, UnicodeEncodeError):
+                pass
         out: list[bytes] = []
         pictures: list[dict[str, Any]] = []
         for message in messages:
@@ -91,11 +98,21 @@ class OpenAIChat:
         # A tool's message takes text only, and nothing may stand between the results of one reply.
         return b",".join(out + self._user("", pictures) if pictures else out)
 
+    def _plain(self, message: Message) -> dict[str, Any]:
+        """A message that has neither pictures nor thoughts: nearly all, so that they are written at one go."""
+        if isinstance(message, Assistant):
+            return self._said(message)
+        if message.images:
+            raise _NotPlain
+        if isinstance(message, User):
+            return {"role": "user", "content": message.text}
+        return {"role": "tool", "tool_call_id": self._id(message.call_id), "content": message.text}
+
     def unsealed(self, message: Assistant) -> Assistant:
         return message
 
     def tail(self, max_output: int, options: Options | None = None) -> bytes:
-        return b"]," + _json({self.limit_field: max_output})[1:]
+        return b'],"%b":%d}' % (self.limit_field.encode(), max_output)
 
     def path(self, model: str, options: Options) -> str:
         return self.endpoint.replace("{model}", quote(model, safe=""))
@@ -108,25 +125,36 @@ class OpenAIChat:
     def decoder(self, options: Options) -> _Decoder:
         return _Decoder(self)
 
+    def whole(self, body: bytes) -> Reply | None:
+        return plain_reply(body)
+
     def failure(self, status: int, headers: Mapping[str, str], body: bytes) -> ModelError:
         try:
             value = _load(body[: 1 << 20])
         except ValueError:
             value = body[: 1 << 16].decode("utf-8", "replace")
-        return _failure(status, value, headers)
+        return failure(status, value, headers)
 
     def _user(self, text: str, pictures: list[dict[str, Any]]) -> list[bytes]:
         parts = [{"type": "text", "text": text}, *pictures] if text else pictures
         message = _json({"role": "user", "content": parts if pictures else text})
         return [_json({"role": "assistant", "content": self.bridge}), message] if self.bridge else [message]
 
+    def _said(self, message: Assistant) -> dict[str, Any]:
+        if not message.calls:
+            return {"role": "assistant", "content": message.text or NOTHING_SAID}
+        calls = [
+            {
+                "id": self._id(call.id),
+                "type": "function",
+                "function": {"name": _function_name(call.name), "arguments": _object(call.args)},
+            }
+            for call in message.calls
+        ]
+        return {"role": "assistant", "content": message.text or None, "tool_calls": calls}
+
     def _assistant(self, message: Assistant) -> bytes:
-        content = message.text or (None if message.calls else NOTHING_SAID)
-        said: dict[str, Any] = {"role": "assistant", "content": content}
-        for call in message.calls:
-            function = {"name": _function_name(call.name), "arguments": _object(call.args)}
-            told = {"id": self._id(call.id), "type": "function", "function": function}
-            said.setdefault("tool_calls", []).append(told)
+        said = self._said(message)
         kept = opaque_for(self.dialect, message)
         if self.reasoning and kept.startswith(f'{{"{self.reasoning}":'):
             return _json(said)[:-1] + b"," + clean(kept[1:]).encode()
@@ -140,13 +168,6 @@ class OpenAIChat:
         return call if 0 < len(call) <= 40 else f"call_{digest(call)}"
 
 
-def _json(value: object) -> bytes:
-    try:
-        return _encode(value)
-    except UnicodeEncodeError:
-        return clean(json.dumps(value, ensure_ascii=False, default=msgspec.to_builtins)).encode()
-
-
 def _load(data: bytes) -> Any:
     """JSON, or `ValueError`. Lone surrogates and broken UTF-8 come through, to be cleaned with the text."""
     try:
@@ -158,6 +179,11 @@ def _load(data: bytes) -> Any:
             raise ValueError("nested too deep") from None
 
 
+class _NotPlain(Exception):
+    """A message takes more than one look."""
+
+
+@lru_cache(1_024)
 def _function_name(name: str) -> str:
     """A model may call what is not a name; OpenAI refuses a history with such a call in it."""
     return re.sub("[^A-Za-z0-9_-]", "_", name)[:64] or "unnamed"
@@ -176,11 +202,6 @@ def _object(args: str) -> str:
 
 def _picture(image: Image) -> dict[str, Any]:
     return {"type": "image_url", "image_url": {"url": f"data:{image.media_type};base64,{image.data}"}}
-
-
-def _as(kind: type[T], value: object) -> T:
-    """The value if it is of the kind, else an empty one: no server is trusted to send what it should."""
-    return value if isinstance(value, kind) else kind()
 
 
 def _dicts(value: object) -> list[dict[str, Any]]:
@@ -283,7 +304,7 @@ class _Decoder:
         self.done = data.startswith(b"[DONE]")
         chunk = {} if self.done else _load(data)
         if name == "error" and not self.done:
-            raise _failure(0, chunk)
+            raise failure(0, chunk)
         return self._chunk(chunk)
 
     def _chunk(self, chunk: Any) -> list[str]:
@@ -291,7 +312,7 @@ class _Decoder:
         choices = [choice for choice in _dicts(chunk.get("choices")) if not choice.get("index")]
         for told in (chunk, *choices):
             if told.get("error") or told.get("object") == "error":
-                raise _failure(0, told)
+                raise failure(0, told)
             if used := told.get("usage") or ("x_groq" in told and _as(dict, told["x_groq"]).get("usage")):
                 self._usage = grown(self._usage, _usage(used))
         self._model = self._model or _as(str, chunk.get("model"))
@@ -393,47 +414,3 @@ def _count(told: dict[str, Any], name: str) -> int:
 
 
 # The first that fits the status and the body in lower case. Status 0 is an error inside a stream that gives none.
-_KINDS = (
-    # A model that wrote a call which Groq cannot read may write a better one.
-    ("server_error", "tool_use_failed|json_validate_failed|output_parse_failed"),
-    ("quota", "^402|insufficient[_ ](quota|balance|credit|fund)|exceeded your current quota|billing_hard_limit"),
-    ("quota", "credit balance|spending limit|(all available|more|out of|not enough) credits|billing_not_active"),
-    ("quota", "exceeded_current_quota|arrearage|account is (suspended|in arrears)|in good standing"),
-    ("too_large", "^413|(request|payload|entity) too large"),
-    ("context_exhausted", "^(?!4[02][1349]).*(context[_ ](length|window|size)|(prompt|input) (length|(is )?too long))"),
-    ("context_exhausted", "^(?!4[02][1349]).*(too many tokens|input token count|reduce the length|large for model)"),
-    ("content_filter", "content_filter|content_policy|content exists risk|input was flagged|requires moderation"),
-    ("bad_schema", r"invalid_function_parameters|invalid_json_schema|invalid schema|tools?\[\d+\].*(schema|param)"),
-    ("overloaded", "^(498|503|529)|overloaded|slow_down|at capacity|unavailable_error|insufficient_system"),
-    ("auth", "^(?!5).*(invalid_api_key|(incorrect|invalid) api key|api key not valid|authentication)|^40[13]"),
-    ("not_found", "^(?!5).*(model_not_found|not a valid model|invalid model|model.{0,80} not (exist|found))|^404"),
-    ("rate_limit", "^429|rate[_ ]limit|too many requests"),
-    ("server_error", "^(408|409|425|5|[02](?!.*(invalid_request|badrequest)))"),
-    ("invalid_request", ""),
-)
-
-
-def _failure(status: int, value: Any, headers: Mapping[str, str] | None = None) -> ModelError:
-    text = (value if isinstance(value, str) else _json(value).decode()).lower()[:8_192]
-    words = _words(value)[:2_000]
-    if re.search(r"^\s*<|<(html|!doctype|head|body|title)", text + words.lower()):
-        text = words = ""  # a proxy's page, which says less than its status
-    if not status and (found := re.search(r'"(?:code|status|status_code)": ?"?([45]\d\d)\b', text)):
-        status = int(found[1])
-    kind = next(kind for kind, sign in _KINDS if re.search(sign, f"{status} {text}", re.DOTALL))
-    after = delay(headers or {}, text)
-    if kind == "quota" and status == 429 and after:
-        kind = "rate_limit"  # Gemini calls each limit a quota, but says when it ends
-    words = worded(words, has_key=kind == "auth") or "no reason was given"
-    return failed(kind, f"{f'HTTP {status}: ' * bool(status)}{words}"[:MAX_WORDS], after)
-
-
-def _words(value: Any, depth: int = 4) -> str:
-    """The sentence for people, wherever in an error a server put it."""
-    if isinstance(value, list) and depth:
-        return "; ".join(_words(item, depth - 1) for item in value[:4])
-    if not isinstance(value, dict) or not depth:
-        return _as(str, value)
-    words = next((value[name] for name in ("error", "message", "detail", "msg") if value.get(name)), "")
-    raw = _as(str, _as(dict, value.get("metadata")).get("raw"))  # what the server behind OpenRouter said
-    return " ".join(filter(None, (_words(words, depth - 1), raw)))

@@ -14,17 +14,17 @@ Count = Annotated[int, msgspec.Meta(ge=0, lt=MOST_TOKENS)]
 Named = Annotated[str, msgspec.Meta(min_length=1)]
 
 
-class _Function(msgspec.Struct):
+class _Function(msgspec.Struct, gc=False):
     name: Named
     arguments: Annotated[str, msgspec.Meta(pattern=r"^\s*\S")]
 
 
-class _Call(msgspec.Struct):
+class _Call(msgspec.Struct, gc=False):
     id: Named
     function: _Function
 
 
-class _Message(msgspec.Struct):
+class _Message(msgspec.Struct, gc=False):
     """What is None here is not None in a reply that is odd."""
 
     content: str | None = None
@@ -35,7 +35,7 @@ class _Message(msgspec.Struct):
     reasoning_details: None = None
 
 
-class _Choice(msgspec.Struct):
+class _Choice(msgspec.Struct, gc=False):
     message: _Message
     finish_reason: Literal["stop", "tool_calls", "length"]
     index: Literal[0] = 0
@@ -45,12 +45,12 @@ class _Choice(msgspec.Struct):
     x_groq: None = None
 
 
-class _Details(msgspec.Struct):
+class _Details(msgspec.Struct, gc=False):
     cached_tokens: Count | None = None
     cache_write_tokens: Count | None = None
 
 
-class _Used(msgspec.Struct):
+class _Used(msgspec.Struct, gc=False):
     prompt_tokens: Count
     completion_tokens: Count
     total_tokens: Count
@@ -59,7 +59,7 @@ class _Used(msgspec.Struct):
     cached_tokens: None = None
 
 
-class _Whole(msgspec.Struct):
+class _Whole(msgspec.Struct, gc=False):
     choices: Annotated[list[_Choice], msgspec.Meta(min_length=1, max_length=1)]
     usage: _Used
     object: Literal["chat.completion"]

@@ -144,6 +144,9 @@ class OpenAIResponses:
     def decoder(self, options: Options) -> _Decoder:
         return _Decoder(options.stream)
 
+    def whole(self, body: bytes) -> Reply | None:
+        return None
+
     def failure(self, status: int, headers: Mapping[str, str], body: bytes) -> ModelError:
         if 300 <= status < 400:
             return ModelRejected(f"the provider redirected ({status}), which is not followed", kind="invalid_request")

@@ -27,18 +27,18 @@ class Pool:
         self.idle_seconds = IDLE_SECONDS
         self.is_closed = False
         self.n_out = 0
-        self._loop = asyncio.get_running_loop()
+        self.loop = asyncio.get_running_loop()
         self._idle: dict[Route, list[Connection]] = {}
         self._open: set[Connection] = set()
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._sweeper: asyncio.TimerHandle | None = None
         self._all_gone: asyncio.Future[None] | None = None
 
-    def take(self, route: Route) -> Connection | None:
+    def take(self, route: Route, now: float) -> Connection | None:
         """One that rests, if there is one and nobody waits."""
         if self.limit and (self._waiting or self.n_out >= self.limit):
             return None
-        connection = self._rested(route)
+        connection = self._rested(route, now)
         if connection is not None:
             self.n_out += 1
         return connection
@@ -49,33 +49,38 @@ class Pool:
         else:
             self.n_out += 1
         try:
-            return self._rested(route) or await self.dialer.connect(route, partial(Connection, self, route))
+            return self._rested(route, self.loop.time()) or await self.dialer.connect(
+                route, partial(Connection, self, route)
+            )
         except BaseException:
             self._leave()
             raise
 
     def give(self, connection: Connection) -> None:
         self._leave()
-        if self.is_closed or not connection.is_clean:
-            connection.drop()
-            return
-        life, now = connection.head.life, self._loop.time()
-        seconds = self.idle_seconds if life is None else min(self.idle_seconds, life - 1.0)
+        seconds = 0.0
+        if not self.is_closed and connection.is_clean:
+            life = connection.head.life
+            seconds = self.idle_seconds if life is None else min(self.idle_seconds, life - 1.0)
         if seconds <= 0:
             connection.drop()
             return
+        now = self.loop.time()
         connection.rest()
         connection.is_new = False
         connection.idle_since, connection.idle_until = now, now + seconds
-        self._idle.setdefault(connection.route, []).append(connection)
+        idle = self._idle.get(connection.route)
+        if idle is None:
+            idle = self._idle[connection.route] = []
+        idle.append(connection)
         if self._sweeper is None:
-            self._sweeper = self._loop.call_later(self.idle_seconds, self._sweep)
+            self._sweeper = self.loop.call_later(self.idle_seconds, self._sweep)
 
-    def _rested(self, route: Route) -> Connection | None:
+    def _rested(self, route: Route, now: float) -> Connection | None:
         """The last that came to rest: its peer has had the least time to close it."""
         idle = self._idle.get(route)
         while idle:
-            connection, now = idle.pop(), self._loop.time()
+            connection = idle.pop()
             is_over = now >= connection.idle_until or connection.transport.is_closing()
             is_old = now - connection.idle_since >= LOOK_AFTER
             if not is_over and not (is_old and _is_readable(connection.transport)):
@@ -86,7 +91,7 @@ class Pool:
     # places
 
     async def _wait(self) -> None:
-        waiter: asyncio.Future[None] = self._loop.create_future()
+        waiter: asyncio.Future[None] = self.loop.create_future()
         self._waiting.append(waiter)
         try:
             await waiter
@@ -121,20 +126,20 @@ class Pool:
             self._all_gone.set_result(None)
 
     def _sweep(self) -> None:
-        now = self._loop.time()
+        now = self.loop.time()
         for route, idle in list(self._idle.items()):
             for connection in [c for c in idle if c.idle_until <= now]:
                 idle.remove(connection)
                 connection.drop()
             if not idle:
                 del self._idle[route]
-        self._sweeper = self._loop.call_later(self.idle_seconds, self._sweep) if self._idle else None
+        self._sweeper = self.loop.call_later(self.idle_seconds, self._sweep) if self._idle else None
 
     async def close(self) -> None:
         """Drop all of them, also those that are out; nothing is open any more when this ends."""
         self.drop()
         if self._open:
-            self._all_gone = self._loop.create_future()
+            self._all_gone = self.loop.create_future()
             await self._all_gone
 
     def drop(self) -> None:

@@ -153,12 +153,14 @@ class Warmth:
         if not mine.done():
             mine.set_result(None)
 
-    def _count(self, usage: Usage, expected: int) -> None:
+    def _count(self, usage: Usage, expected: int = 0) -> None:
         self.prompts += usage.input
         self.expected += expected
         self.hit += usage.cache_read
-        self.expected_nanos += saving(self.info, expected, 0)
-        self.saved_nanos += saving(self.info, usage.cache_read, usage.cache_write)
+        if expected:
+            self.expected_nanos += saving(self.info, expected, 0)
+        if usage.cache_read or usage.cache_write:
+            self.saved_nanos += saving(self.info, usage.cache_read, usage.cache_write)
 
 
 class Warming:
@@ -174,11 +176,17 @@ class Warming:
         self._at = 0.0
 
     async def __aenter__(self) -> Warming:
-        if seconds := self._warmth.worth(self._shared):
-            self._mine = await self._warmth._enter(self._prefix, seconds)
+        await self.enter()
         return self
 
     async def __aexit__(self, *exc: object) -> None:
+        self.leave()
+
+    async def enter(self) -> None:
+        if seconds := self._warmth.worth(self._shared):
+            self._mine = await self._warmth._enter(self._prefix, seconds)
+
+    def leave(self) -> None:
         if self._mine is not None:
             self._warmth._done(self._prefix, self._mine)
 

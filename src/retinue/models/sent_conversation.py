@@ -69,13 +69,17 @@ class Outgoing:
         self._bare: WeakSet[Conversation] = WeakSet()
         self._has_bare = False
         self._refused: set[int] = set()
+        self._kinds: dict[tuple[str, int, bool], str] = {}
         self._taken: WeakKeyDictionary[Conversation, int] = WeakKeyDictionary()
 
     def way(self, history: History) -> tuple[str, Unit]:
         """How a conversation is written. What is written under the same name is the same, and can be kept."""
         is_bare = self._has_bare and self.is_bare(history)
-        kind = f"{self._variant} {self.place} {hash(frozenset(self._refused))} {'bare' if is_bare else 'sealed'}"
-        return kind, self.bare_unit if is_bare else self.unit
+        unit = self.bare_unit if is_bare else self.unit
+        key = (self.place, hash(frozenset(self._refused)) if self._refused else 0, is_bare)
+        if (kind := self._kinds.get(key)) is None:
+            kind = self._kinds[key] = f"{self._variant} {self.place} {key[1]} {'bare' if is_bare else 'sealed'}"
+        return kind, unit
 
     def is_bare(self, history: History) -> bool:
         """Whether seals were refused in this conversation, or in the one that it came from."""
@@ -87,6 +91,11 @@ class Outgoing:
         return False
 
     def unit(self, messages: Sequence[Message], *, mark: bool = False) -> bytes:
+        for message in messages:
+            if message.opaque if isinstance(message, Assistant) else message.images:
+                break
+        else:
+            return self._codec.unit(messages, mark=mark)
         return self._codec.unit([self._fit(m, is_bare=False) for m in messages], mark=mark)
 
     def bare_unit(self, messages: Sequence[Message], *, mark: bool = False) -> bytes:

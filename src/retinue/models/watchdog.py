@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Protocol
+
+
+class Watched(Protocol):
+    """Whoever has time only until then."""
+
+    until: float
+
+    def expire(self) -> None: ...
 
 
 class Watchdog:
-    """Cancels the tasks whose time is over. It looks every `tick` seconds, as long as there is anybody to watch.
+    """Ends those whose time is over. It looks every `tick` seconds, as long as there is anybody to watch.
 
     Timers run before the tasks that a blocked loop has left waiting: right after one, those who have been answered
     meanwhile look as if they were late. They get one more tick.
@@ -15,17 +24,20 @@ class Watchdog:
     def __init__(self, tick: float) -> None:
         self._tick = tick
         self._was_late = False
-        self._watched: set[Limit] = set()
+        self._watched: set[Watched] = set()
         self._timer: asyncio.TimerHandle | None = None
 
     def limit(self, until: float, why: str) -> Limit:
         """`with` it: the current task is cancelled when `until`, which may be moved, has passed."""
         return Limit(self, until, why)
 
-    def _watch(self, limit: Limit) -> None:
-        self._watched.add(limit)
+    def watch(self, one: Watched) -> None:
+        self._watched.add(one)
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(self._tick, self._sweep)
+
+    def leave(self, one: Watched) -> None:
+        self._watched.discard(one)
 
     def _sweep(self) -> None:
         loop, timer = asyncio.get_running_loop(), self._timer
@@ -35,9 +47,9 @@ class Watchdog:
         self._timer = loop.call_later(self._tick, self._sweep) if self._watched else None
         if self._was_late:
             return
-        for limit in [w for w in self._watched if w.until <= now]:
-            self._watched.discard(limit)
-            limit.expire()
+        for one in [w for w in self._watched if w.until <= now]:
+            self._watched.discard(one)
+            one.expire()
 
     def close(self) -> None:
         if self._timer is not None:
@@ -59,11 +71,11 @@ class Limit:
     def __enter__(self) -> Limit:
         self._task = task = asyncio.current_task()
         self._cancels = task.cancelling() if task is not None else 0
-        self._dog._watch(self)
+        self._dog.watch(self)
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        self._dog._watched.discard(self)
+        self._dog.leave(self)
         if self._expired and self._task is not None:
             asked = self._task.uncancel()
             if isinstance(error, asyncio.CancelledError) and asked <= self._cancels:
