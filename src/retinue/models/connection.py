@@ -101,8 +101,8 @@ class Connection(asyncio.Protocol):
         if more is not None:
             self._write()
         if self._buffer:
-            # On a connection that is new a peer may say no before it is asked.
-            early = bytes(self._buffer)
+            # On a connection that is new a peer may say no before it is asked. What it says then cannot be known.
+            early, self._is_spoiled = bytes(self._buffer), True
             self._buffer.clear()
             self.data_received(early)
 

@@ -1,0 +1,568 @@
+"""Connections of our own over real sockets, with peers that misbehave: what they send, when, and how they end."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import socket
+import ssl
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from retinue.errors import ConfigError, ModelError, ModelRejected, ModelUnavailable
+from retinue.models import dial, pool
+from retinue.models.connection import MOST_INTERIM, MOST_UNREAD
+from retinue.models.dial import Dialer, Route
+from retinue.models.http import Client, HttpModel, Times
+from tests.models.http_world import KEY, Serve, asking, at_rest, complete, http_model, serving
+from tests.models.test_client import certificate
+from tests.models.test_wire import OK, REPLY, read_request
+from tests.waiting import SECONDS, until
+
+CALM = Times(connect=30.0, headers=30.0, idle=30.0, content=30.0, attempt=60.0)
+Story = Callable[[HttpModel, Client], Awaitable[Any]]
+
+
+def with_peer(serve: Serve, story: Story, times: Times = CALM, client: Client | None = None, **more: Any) -> Any:
+    """What comes of a story with a model whose provider does this. Nothing is open when it is over."""
+
+    async def whole() -> Any:
+        ours = client or Client(times)
+        async with serving(serve, **more) as url:
+            model = http_model(url, client=ours, stream=False)
+            try:
+                return await story(model, ours)
+            finally:
+                assert at_rest(model.governor)
+                kept = ours._open.get(asyncio.get_running_loop())
+                await ours.close()
+                assert kept is None or (not kept[0]._open and kept[0].n_out == 0)
+
+    return asyncio.run(whole())
+
+
+def once(answer: bytes, *, close: bool = False) -> tuple[Serve, list[int]]:
+    """A peer that gives this answer to each request, and the numbers of the connections on which it was asked."""
+    asked: list[int] = []
+    n = 0
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal n
+        n += 1
+        me = n
+        while True:
+            await read_request(reader)
+            asked.append(me)
+            writer.write(answer)
+            await writer.drain()
+            if close:
+                return
+
+    return serve, asked
+
+
+async def twice(model: HttpModel, client: Client) -> str:
+    return "".join([(await complete(model)).message.text for _ in range(2)])
+
+
+async def fails(model: HttpModel, client: Client) -> ModelError:
+    with pytest.raises(ModelError) as caught:
+        await asyncio.wait_for(complete(model), SECONDS)
+    return caught.value
+
+
+def where(model: HttpModel) -> Route:
+    host, port = model._url.removeprefix("http://").partition("/")[0].split(":")
+    return Route(host, int(port))
+
+
+def body(*lines: bytes) -> bytes:
+    return b"\r\n".join([b"HTTP/1.1 200 OK", *lines, b"", b""])
+
+
+# which connections are used again
+
+
+@pytest.mark.parametrize(
+    ("answer", "is_kept"),
+    [
+        (OK, True),
+        (body(b"transfer-encoding: chunked") + b"%x\r\n%b\r\n0\r\n\r\n" % (len(REPLY), REPLY), True),
+        (body(b"transfer-encoding: chunked") + b"%x\r\n%b\r\n0\r\nx: y\r\n\r\n" % (len(REPLY), REPLY), True),
+        (OK.replace(b"\r\n\r\n", b"\r\nkeep-alive: timeout=60\r\n\r\n"), True),
+        (OK.replace(b"\r\n\r\n", b"\r\nkeep-alive: timeout=1\r\n\r\n"), False),
+        (OK.replace(b"\r\n\r\n", b"\r\nconnection: close\r\n\r\n"), False),
+        (OK.replace(b"1.1", b"1.0"), False),
+        (OK + b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n", False),
+        (OK + b"\0", False),
+        (body(b"transfer-encoding: chunked") + b"%x\r\n%b\r\n0\r\n\r\nx" % (len(REPLY), REPLY), False),
+    ],
+)
+def test_only_a_connection_on_which_nothing_is_left_is_used_again(answer: bytes, is_kept: bool) -> None:
+    serve, asked = once(answer)
+    assert with_peer(serve, twice) == "HiHi"
+    assert asked == ([1, 1] if is_kept else [1, 2])
+
+
+def test_an_answer_may_end_with_its_connection() -> None:
+    serve, asked = once(body() + REPLY, close=True)
+    assert with_peer(serve, twice) == "HiHi" and asked == [1, 2]
+
+
+def test_what_comes_unasked_on_a_resting_connection_is_no_answer() -> None:
+    """What a peer says between two calls is not taken for the answer to the second."""
+    peers: list[asyncio.StreamWriter] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        peers.append(writer)
+        while True:
+            await read_request(reader)
+            writer.write(OK)
+
+    async def story(model: HttpModel, client: Client) -> None:
+        await complete(model)
+        peers[0].write(OK.replace(b"Hi", b"No"))
+        ours, _ = client.pool()
+        await until(lambda: not ours._open)
+        assert (await complete(model)).message.text == "Hi" and len(peers) == 2
+
+    with_peer(serve, story)
+
+
+def test_an_answer_before_the_question_is_heard_and_its_connection_given_up() -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 503 Busy\r\ncontent-length: 0\r\n\r\n")
+        await reader.read()
+
+    async def story(model: HttpModel, client: Client) -> None:
+        ours, _ = client.pool()
+        connection = await ours.connect(where(model))
+        await until(lambda: connection._buffer)
+        connection.send(b"POST / HTTP/1.1\r\ncontent-length: 0\r\n\r\n")
+        assert (await connection.answer()).status == 503 and connection.is_whole
+        ours.give(connection)
+        await until(lambda: not ours._open)
+
+    with_peer(serve, story)
+
+
+def test_a_connection_that_nobody_uses_is_closed_after_a_while() -> None:
+    ended: list[int] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_request(reader)
+        writer.write(OK)
+        ended.append(len(await reader.read()))
+
+    async def story(model: HttpModel, client: Client) -> None:
+        ours, _ = client.pool()
+        ours.idle_seconds = 0.05
+        await complete(model)
+        await until(lambda: ended)
+        await until(lambda: not ours._open and ours._sweeper is None)
+
+    with_peer(serve, story)
+
+
+def test_a_connection_that_was_closed_while_the_loop_was_blocked_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pool, "LOOK_AFTER", 0.0)
+    listening = socket.create_server(("127.0.0.1", 0))
+    listening.settimeout(SECONDS)
+
+    def answer(peer: socket.socket) -> None:
+        peer.recv(1 << 16)
+        peer.sendall(OK)
+
+    async def story() -> None:
+        client = Client(CALM)
+        model = http_model(f"http://127.0.0.1:{listening.getsockname()[1]}", client=client, stream=False)
+        for _ in range(2):
+            asked = asyncio.create_task(complete(model))
+            peer, _ = await asyncio.to_thread(listening.accept)
+            await asyncio.to_thread(answer, peer)
+            assert (await asked).message.text == "Hi"
+            peer.close()  # the loop hears nothing of it before the next call
+        await client.close()
+
+    asyncio.run(story())
+    listening.close()
+
+
+# what is no answer
+
+
+@pytest.mark.parametrize(
+    ("answer", "error", "kind"),
+    [
+        (b"HTTP/1.1 100 Continue\r\n\r\n" * (MOST_INTERIM + 1) + OK, ModelRejected, "bad_response"),
+        (b"HTTP/1.1 200 OK\r\n" + b"a: b\r\n" * 100_000 + b"\r\n", ModelRejected, "bad_response"),
+        (b"HTTP/1.1 200 OK\r\n" + b"a: b\r\n" * 1_000 + b"\r\n" + OK, ModelRejected, "bad_response"),
+        (body(b"content-length: 1", b"content-length: 2") + b"{}", ModelRejected, "bad_response"),
+        (body(b"content-length: -5") + b"{}", ModelRejected, "bad_response"),
+        (body(b"content-length: 99999999999999999999") + b"{}", ModelRejected, "bad_response"),
+        (body(b"content-length: 2", b"transfer-encoding: chunked") + b"{}", ModelRejected, "bad_response"),
+        (body(b"x: a\0b") + b"{}", ModelRejected, "bad_response"),
+        (b"HTTP/3 200 OK\r\n\r\n{}", ModelRejected, "bad_response"),
+        (b"220 mail.test ESMTP\r\n", ModelRejected, "bad_response"),
+        (body(b"content-length: 999999999999999") + REPLY, ModelUnavailable, "network"),
+        (body(b"transfer-encoding: chunked") + b"zz\r\n", ModelUnavailable, "network"),
+        (body(b"transfer-encoding: chunked") + b"5\r\nhello", ModelUnavailable, "network"),
+        (b"HTTP/1.1 200 OK\r\nx: y", ModelUnavailable, "network"),
+        (b"HTT", ModelUnavailable, "network"),
+    ],
+)
+def test_what_is_no_answer_is_refused_or_tried_again(answer: bytes, error: type[ModelError], kind: str) -> None:
+    serve, _ = once(answer, close=True)
+    told = with_peer(serve, fails)
+    assert isinstance(told, error) and told.kind == kind, told
+    assert KEY not in str(told)
+
+
+def test_a_folded_header_is_read() -> None:
+    serve, _ = once(OK.replace(b"\r\n\r\n", b"\r\nx: a\r\n  b\r\n\r\n"))
+    assert with_peer(serve, twice) == "HiHi"
+
+
+@pytest.mark.parametrize("said", [b"HTTP/1.1 200 OK\r\n", body(b"content-length: 100000"), body()])
+def test_a_head_or_body_that_drips_ends_when_its_time_is_over(said: bytes) -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_request(reader)
+        for byte in said + b" " * 100_000:
+            writer.write(bytes([byte]))
+            await asyncio.sleep(0.002)
+
+    told = with_peer(serve, fails, Times(connect=5.0, headers=0.6, idle=0.6, content=0.6, attempt=0.6))
+    assert told.kind == "network" and "did not answer in time" in str(told)
+
+
+def test_answers_in_single_bytes_are_read() -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        while True:
+            await read_request(reader)
+            chunked = b"%x;a=b\r\n%b\r\n0\r\n\r\n" % (len(REPLY), REPLY)
+            for byte in b"HTTP/1.1 103 Hint\r\n\r\n" + body(b"transfer-encoding: chunked") + chunked:
+                writer.write(bytes([byte]))
+                await asyncio.sleep(0)
+
+    assert with_peer(serve, twice) == "HiHi"
+
+
+@pytest.mark.parametrize("rest", [0, 10])
+def test_a_peer_that_says_no_more_ends_the_answer_or_breaks_it(rest: int) -> None:
+    """It closes its side only, and goes on reading."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_request(reader)
+        writer.write(body(b"content-length: %d" % (len(REPLY) + rest)) + REPLY)
+        writer.write_eof()
+        await reader.read()
+
+    async def story(model: HttpModel, client: Client) -> str:
+        try:
+            return (await complete(model)).message.text
+        except ModelUnavailable as error:
+            return error.kind
+
+    assert with_peer(serve, story) == ("network" if rest else "Hi")
+
+
+def test_what_nobody_reads_is_not_taken_in() -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(body(b"content-length: %d" % (64 << 20)))
+        for _ in range(64):
+            writer.write(b"x" * (1 << 20))
+            await writer.drain()
+            sent.append(1)
+
+    async def story(model: HttpModel, client: Client) -> None:
+        ours, _ = client.pool()
+        connection = await ours.connect(where(model))
+        connection.send(b"POST / HTTP/1.1\r\ncontent-length: 0\r\n\r\n")
+        await connection.answer()
+        await until(lambda: connection._is_paused)
+        await asyncio.sleep(0.2)
+        assert connection._size <= MOST_UNREAD + (1 << 20) and len(sent) < 64
+        size = 0
+        while data := await connection.read():
+            size += len(data)
+        assert size == 64 << 20
+        ours.give(connection)
+
+    sent: list[int] = []
+    with_peer(serve, story)
+
+
+# how many, and when they are left
+
+
+def test_no_more_connections_are_out_than_allowed_and_whoever_waits_may_leave() -> None:
+    now = most = 0
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal now, most
+        while True:
+            await read_request(reader)
+            now += 1
+            most = max(most, now)
+            await asyncio.sleep(0.02)
+            now -= 1
+            writer.write(OK)
+
+    async def story(model: HttpModel, client: Client) -> None:
+        calls = [asyncio.create_task(complete(model, asking(run=f"r{i}"))) for i in range(12)]
+        await asyncio.sleep(0.03)
+        for call in calls[1::3]:
+            call.cancel()
+        done = await asyncio.gather(*calls, return_exceptions=True)
+        assert sum(isinstance(one, asyncio.CancelledError) for one in done) >= 3
+        assert not [one for one in done if isinstance(one, Exception)]
+        ours, _ = client.pool()
+        assert ours.n_out == 0 and not ours._waiting
+        assert (await complete(model)).message.text == "Hi"
+
+    with_peer(serve, story, client=Client(CALM, limit=2))
+    assert most <= 2
+
+
+def test_a_call_can_be_cancelled_at_every_step() -> None:
+    serve, _ = once(body(b"transfer-encoding: chunked") + b"%x\r\n%b\r\n0\r\n\r\n" % (len(REPLY), REPLY))
+
+    async def story(model: HttpModel, client: Client) -> int:
+        ended = 0
+        for steps in range(40):
+            call = asyncio.create_task(complete(model))
+            for _ in range(steps):
+                await asyncio.sleep(0)
+            call.cancel()
+            try:
+                assert (await call).message.text == "Hi"
+                ended += 1
+            except asyncio.CancelledError:
+                pass
+            ours, _ = client.pool()
+            assert ours.n_out == 0 and at_rest(model.governor)
+            await until(lambda ours=ours: len(ours._open) <= 1)  # type: ignore[misc]
+        assert (await complete(model)).message.text == "Hi"
+        return ended
+
+    with_peer(serve, story)
+
+
+def test_a_client_that_is_closed_ends_what_is_under_way() -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_request(reader)
+        writer.write(body() + REPLY[:-1])
+        await reader.read()
+
+    async def story(model: HttpModel, client: Client) -> None:
+        calls = [asyncio.create_task(complete(model, asking(run=f"r{i}"))) for i in range(5)]
+        ours, _ = client.pool()
+        await until(lambda: len(ours._open) == 5)
+        await client.close()
+        assert not ours._open
+        for error in await asyncio.gather(*calls, return_exceptions=True):
+            assert isinstance(error, ModelUnavailable), "what was cut here is not complete"
+
+    with_peer(serve, story)
+
+
+def test_a_machine_without_descriptors_is_not_the_providers_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    serve, _ = once(OK)
+
+    def none_left(*args: Any, **fields: Any) -> Any:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    async def story(model: HttpModel, client: Client) -> None:
+        with monkeypatch.context() as patched:
+            patched.setattr(dial.socket, "socket", none_left)
+            error = await fails(model, client)
+        assert error.kind == "machine" and "EMFILE" in str(error)
+        assert (await complete(model)).message.text == "Hi"
+
+    with_peer(serve, story)
+
+
+# names and addresses
+
+
+def test_an_address_that_does_not_answer_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[Any] = []
+    real = dial._connected
+
+    async def connected(address: Any) -> socket.socket:
+        tried.append(address)
+        if address[1][0] == "203.0.113.1":
+            await asyncio.sleep(SECONDS)
+        if address[1][0] == "203.0.113.2":
+            raise OSError(errno.ECONNREFUSED, "refused")
+        return await real(address)
+
+    serve, _ = once(OK)
+
+    async def story(model: HttpModel, client: Client) -> None:
+        port = int(model._url.split(":")[2].partition("/")[0])
+        found = [(socket.AF_INET, 0, 0, "", (ip, port)) for ip in ("203.0.113.1", "203.0.113.2", "127.0.0.1")]
+        asked = 0
+
+        async def lookup(*args: Any, **fields: Any) -> Any:
+            nonlocal asked
+            asked += 1
+            await asyncio.sleep(0.01)
+            if asked == 1:
+                raise socket.gaierror(socket.EAI_AGAIN, "try again")
+            return found
+
+        monkeypatch.setattr(dial, "_connected", connected)
+        monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", lookup)
+        there = http_model(f"http://provider.test:{port}", client=client, stream=False)
+        assert (await fails(there, client)).kind == "network"
+        began = time.monotonic()
+        replies = await asyncio.gather(*(complete(there, asking(run=f"r{i}")) for i in range(3)))
+        assert [r.message.text for r in replies] == ["Hi"] * 3 and time.monotonic() - began < 20.0
+        assert asked == 2, "one look for all, and a failure is not remembered"
+        await until(lambda: len([t for t in asyncio.all_tasks() if "_connected" in repr(t.get_coro())]) == 0)
+
+    with_peer(serve, story)
+    assert {address[1][0] for address in tried} == {"203.0.113.1", "203.0.113.2", "127.0.0.1"}
+
+
+def test_addresses_take_turns() -> None:
+    async def story() -> None:
+        dialer = Dialer(1.0, ssl.create_default_context)
+        four, six = [(socket.AF_INET, (f"192.0.2.{n}", 1)) for n in (1, 2)], [(socket.AF_INET6, ("::1", 1))]
+        dialer._known["x", 1] = (float("inf"), [list(four), list(six)])
+        assert await dialer.resolve("x", 1) == [four[0], six[0], four[1]]
+        assert await dialer.resolve("x", 1) == [four[1], six[0], four[0]]
+        assert await dialer.resolve("::1", 5) == [(socket.AF_INET6, ("::1", 5))]
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("url", ["http://a..b/v1", "http://" + "a" * 64 + ".test"])
+def test_a_name_that_cannot_be_looked_up_is_the_callers_mistake(url: str) -> None:
+    async def story() -> None:
+        client = Client(CALM)
+        with pytest.raises(ConfigError, match="cannot be looked up"):
+            await complete(http_model(url, client=client))
+        await client.close()
+
+    asyncio.run(story())
+
+
+# proxies and TLS
+
+
+async def pipe(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    while data := await reader.read(1 << 16):
+        writer.write(data)
+    writer.close()
+
+
+def test_a_request_goes_through_a_proxy_and_its_connection_is_kept(tmp_path: Path) -> None:
+    trusted, file = certificate(tmp_path, 30)
+    told: list[bytes] = []
+    serve, asked = once(OK)
+
+    async def proxy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        told.append(await reader.readuntil(b"\r\n\r\n"))
+        host, port = told[-1].split()[1].decode().rsplit(":", 1)
+        there = await asyncio.open_connection(host, int(port))
+        writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
+        try:
+            await asyncio.gather(pipe(reader, there[1]), pipe(there[0], writer))
+        finally:
+            there[1].close()
+
+    async def story(model: HttpModel, client: Client) -> str:
+        async with serving(proxy) as address:
+            environ = {"HTTPS_PROXY": address.replace("http://", "ada:love%40lace@"), "SSL_CERT_FILE": file}
+            ours = Client(CALM, environ=environ)
+            through = http_model(model._url.removesuffix("/v1/messages"), client=ours, stream=False)
+            try:
+                return await twice(through, ours)
+            finally:
+                await ours.close()
+
+    assert with_peer(serve, story, ssl=trusted) == "HiHi"
+    assert len(told) == 1 and asked == [1, 1]
+    assert b"Proxy-Authorization: Basic YWRhOmxvdmVAbGFjZQ==\r\n" in told[0] and KEY.encode() not in told[0]
+
+
+@pytest.mark.parametrize(
+    ("answer", "error", "says"),
+    [
+        (b"HTTP/1.1 407 No\r\ncontent-length: 0\r\n\r\n", ModelRejected, "407"),
+        (b"HTTP/1.1 403 No\r\n\r\nforbidden", ModelRejected, "403"),
+        (b"HTTP/1.1 302 No\r\nlocation: http://evil.test\r\n\r\n", ModelUnavailable, "302"),
+        (b"SSH-2.0-x\r\n", ModelUnavailable, "the proxy sent what is not HTTP"),
+        (b"HTTP/1.1 200 OK\r\n\r\nHTTP/1.1 200 OK\r\n\r\n", ModelUnavailable, "more than an answer"),
+        (b"HTTP/1.1 200 OK\r\n\r\n", ModelUnavailable, ""),
+        (b"", ModelUnavailable, "before an answer came"),
+    ],
+)
+def test_a_proxy_that_does_not_lead_there_is_told_as_that(answer: bytes, error: type[ModelError], says: str) -> None:
+    async def proxy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        heard.append(await reader.readuntil(b"\r\n\r\n"))
+        writer.write(answer)
+
+    async def story() -> ModelError:
+        async with serving(proxy) as address:
+            client = Client(CALM, environ={"HTTPS_PROXY": address.replace("//", "//ada:lovelace1815@")})
+            try:
+                return await fails(http_model("https://provider.test", client=client), client)
+            finally:
+                await client.close()
+
+    heard: list[bytes] = []
+    told = asyncio.run(story())
+    assert isinstance(told, error) and told.kind == "network" and says in str(told)
+    assert KEY.encode() not in b"".join(heard) and "lovelace" not in str(told)
+
+
+def test_a_proxy_that_is_none_is_the_callers_mistake() -> None:
+    async def story() -> None:
+        client = Client(CALM, environ={"HTTPS_PROXY": "socks5://127.0.0.1:1080"})
+        with pytest.raises(ConfigError, match="proxy must be like"):
+            await complete(http_model("https://provider.test", client=client))
+        await client.close()
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("rest", [0, 10])
+def test_tls_that_breaks_off_ends_no_answer_that_is_not_complete(tmp_path: Path, rest: int) -> None:
+    """The peer ends without saying so, as many do. What it had not said to be complete is not taken for it."""
+    trusted, file = certificate(tmp_path, 30)
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_request(reader)
+        writer.write(body(b"content-length: %d" % (len(REPLY) + rest)) + REPLY)
+        await writer.drain()
+        await asyncio.sleep(0.05)
+        writer.transport.abort()
+
+    async def story(model: HttpModel, client: Client) -> str:
+        try:
+            return (await complete(model)).message.text
+        except ModelUnavailable as error:
+            return error.kind
+
+    client = Client(CALM, environ={"SSL_CERT_FILE": file})
+    assert with_peer(serve, story, client=client, ssl=trusted) == ("network" if rest else "Hi")
+
+
+def test_a_handshake_that_does_not_come_is_not_waited_for() -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+
+    async def story(model: HttpModel, client: Client) -> ModelError:
+        return await fails(http_model(model._url.replace("http:", "https:"), client=client), client)
+
+    told = with_peer(serve, story, Times(connect=0.3))
+    assert told.kind == "network" and "no handshake" in str(told)
