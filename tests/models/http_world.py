@@ -203,7 +203,7 @@ class InProcess(HttpModel):
         self.failed = 0
         self._fails, self._calls, self._seconds = fails, calls, seconds
 
-    async def _attempt(self, request: Request, body: list[bytes], turn: Any, emit: Any, came: Any) -> Reply:
+    async def _attempt(self, request: Request, body: list[bytes], size: int, turn: Any, emit: Any, came: Any) -> Reply:
         request.progress.leave()
         self.starts.append(asyncio.get_running_loop().time())
         error = self._fails(self.starts[-1])

@@ -464,7 +464,8 @@ async def pipe(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> No
     writer.close()
 
 
-def test_a_request_goes_through_a_proxy_and_its_connection_is_kept(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_safe", [False, True])
+def test_a_request_goes_through_a_proxy_and_its_connection_is_kept(tmp_path: Path, is_safe: bool) -> None:
     trusted, file = certificate(tmp_path, 30)
     told: list[bytes] = []
     serve, asked = once(OK)
@@ -480,8 +481,9 @@ def test_a_request_goes_through_a_proxy_and_its_connection_is_kept(tmp_path: Pat
             there[1].close()
 
     async def story(model: HttpModel, client: Client) -> str:
-        async with serving(proxy) as address:
-            environ = {"HTTPS_PROXY": address.replace("http://", "ada:love%40lace@"), "SSL_CERT_FILE": file}
+        async with serving(proxy, **({"ssl": trusted} if is_safe else {})) as address:
+            address = address.replace("//", "//ada:love%40lace@").removeprefix("http://")
+            environ = {"HTTPS_PROXY": address, "SSL_CERT_FILE": file}
             ours = Client(CALM, environ=environ)
             through = http_model(model._url.removesuffix("/v1/messages"), client=ours, stream=False)
             try:

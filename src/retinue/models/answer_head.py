@@ -12,12 +12,9 @@ CHUNKED = -2
 """Lengths of bodies that are not told beforehand."""
 END = re.compile(rb"\n\r?\n")
 """A line that ends in LF alone is one to most clients, and some servers at home send such."""
-_HEAD = re.compile(
-    rb"HTTP/1\.([01]) ([1-9][0-9]{2})(?: [^\r\n\0]*)?\r?\n"
-    rb"((?:[!#$%&'*+.^_`|~0-9A-Za-z-]+:[^\r\n\0]*\r?\n)*)\r?\n"
-)
-_FIELD = re.compile(r"([^:\n]+):[ \t]*([^\r\n]*)")
-_FOLD = re.compile(rb"[ \t]*\r?\n[ \t]+")
+_STATUS = re.compile(r"HTTP/1\.([01]) ([1-9][0-9]{2})(?: .*)?")
+_NAMES = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]*")
+_FOLD = re.compile(r"[ \t]*\n[ \t]+")
 _LENGTH = re.compile("[0-9]{1,15}")
 _LIFE = re.compile("timeout=([0-9]{1,6})", re.IGNORECASE)
 
@@ -33,14 +30,18 @@ class Head:
     __slots__ = ("headers", "is_kept", "length", "life", "status")
 
     def __init__(self, data: bytes) -> None:
-        found = _HEAD.match(data) or _HEAD.fullmatch(_unfolded(data))
+        """`data` is all of a head, with the empty line at its end."""
+        text = data.decode("latin-1").replace("\r\n", "\n")
+        first, _, rest = text.partition("\n")
+        found = _STATUS.fullmatch(first)
         if found is None:
-            raise NotHttp(_why(data))
-        version, status, fields = found.groups()
-        self.status = int(status)
-        self.headers = headers = _headers(fields.decode("latin-1"))
+            raise NotHttp("it does not begin like HTTP/1")
+        if "\r" in text or "\0" in text:
+            raise NotHttp("its headers are broken")
+        self.status = int(found[2])
+        self.headers = headers = _headers(rest)
         told = headers.get("connection", "").lower()
-        self.is_kept = "close" not in told if version == b"1" else "keep-alive" in told
+        self.is_kept = "close" not in told if found[1] == "1" else "keep-alive" in told
         self.length = self._length(headers)
         life = _LIFE.search(headers["keep-alive"]) if "keep-alive" in headers else None
         self.life = float(life[1]) if life else None
@@ -57,26 +58,23 @@ class Head:
         return CHUNKED if coding is not None else UNTIL_CLOSED if length is None else int(length)
 
 
-def _headers(fields: str) -> dict[str, str]:
+def _headers(text: str) -> dict[str, str]:
     out: dict[str, str] = {}
-    found = _FIELD.findall(fields)
-    if len(found) > MAX_FIELDS:
-        raise NotHttp(f"the answer has more than {MAX_FIELDS} headers")
-    for name, value in found:
-        name, value = name.lower(), value.rstrip(" \t")
+    if "\n " in text or "\n\t" in text:
+        # A value that goes on in the next line, as was once allowed.
+        text = _FOLD.sub(" ", text)
+    lines = text.split("\n")[:-2]
+    for line in lines:
+        name, colon, value = line.partition(":")
+        name, value = name.lower(), value.strip(" \t")
+        if not name or not colon:
+            raise NotHttp("its headers are broken")
         out[name] = f"{out[name]}, {value}" if name in out else value
+    if len(lines) > MAX_FIELDS:
+        raise NotHttp(f"the answer has more than {MAX_FIELDS} headers")
+    if not _NAMES.fullmatch("".join(out)):
+        raise NotHttp("its headers are broken")
     return out
-
-
-def _unfolded(data: bytes) -> bytes:
-    """A value that goes on in the next line, as was once allowed, in one line."""
-    end = END.search(data)
-    first, newline, rest = data[: end.end() if end else len(data)].partition(b"\n")
-    return first + newline + (rest if rest[:1] in (b" ", b"\t") else _FOLD.sub(b" ", rest))
-
-
-def _why(data: bytes) -> str:
-    return "its headers are broken" if data.startswith(b"HTTP/1.") else "it does not begin like HTTP/1"
 
 
 def ends_at(data: bytes | bytearray, start: int = 0) -> int:

@@ -65,9 +65,11 @@ class Progress:
 
     def leave(self) -> None:
         """The first byte is about to be written."""
-        self._end_attempt()
+        if self._is_out or not self._is_told:
+            self._end_attempt()
         self._is_out = True
-        self._tell()
+        if self._mark is not None:
+            self._tell()
 
     def _end_attempt(self) -> None:
         self._is_told = True
@@ -82,7 +84,8 @@ class Progress:
     def settle(self, usage: Usage) -> None:
         """The attempt is over and has cost this much."""
         self._settle(usage)
-        self._tell()
+        if self._mark is not None:
+            self._tell()
 
     def _settle(self, usage: Usage) -> None:
         self._spent = self._spent.plus(usage) if self._spent is not NOTHING else usage

@@ -226,7 +226,7 @@ class Connection(asyncio.Protocol):
             if not buffer.startswith(_BEGIN[: len(buffer)]):
                 raise NotHttp("it does not begin like HTTP/1")
             return
-        head = Head(data)
+        head = Head(data[:end])
         if head.status < 200 and head.status != 101:
             self._n_interim += 1
             if self._n_interim > MOST_INTERIM:

@@ -71,10 +71,11 @@ class Dialer:
     async def _direct(self, route: Route, trust: ssl.SSLContext | None, make: Callable[[], Connection]) -> Connection:
         loop = asyncio.get_running_loop()
         sock = await self._socket(route)
-        tls: dict[str, Any] = {"ssl": trust, "server_hostname": route.host.rstrip(".")} if trust else {}
+        if trust is None:
+            return (await loop.create_connection(make, sock=sock))[1]
         async with _handshake(self.seconds, route):
-            _, connection = await loop.create_connection(make, sock=sock, **tls)
-        return connection
+            name = route.host.rstrip(".")
+            return (await loop.create_connection(make, sock=sock, ssl=trust, server_hostname=name))[1]
 
     # by way of a proxy
 

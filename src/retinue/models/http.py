@@ -208,7 +208,8 @@ class HttpModel:
                 size = sum(map(len, body))
             if warm is not None:
                 warm.sending(request.run, size)
-            reply = await self._attempt(request, body, turn, emit, _nothing if warm is None else warm.came)
+            came = _nothing if warm is None else warm.came
+            reply = await self._attempt(request, body, size, turn, emit, came)
         except BaseException as error:
             told = self._told(error, turn, request)
             turn.end(told)
@@ -236,10 +237,10 @@ class HttpModel:
         tail = self.codec.tail(request.max_output, self._outgoing.options(self.options, messages))
         if request.declared and not request.tools:
             tail = tail[:-1] + NO_CALLS[self.codec.dialect] + b"}"
-        out = [head]
-        for piece in pieces:
-            out += (piece, b",")
-        out[max(1, len(out) - 1) :] = (tail,)
+        if not pieces:
+            return [head, tail]
+        out = [b","] * (2 * len(pieces) + 1)
+        out[0], out[1::2], out[-1] = head, pieces, tail
         return out
 
     def _mark(self, messages: History, pieces: list[bytes], unit: Unit) -> None:
@@ -298,12 +299,18 @@ class HttpModel:
     # the answer
 
     def _attempt(
-        self, request: Request, body: list[bytes], turn: Turn, emit: Callable[[str], None], came: Callable[[], None]
+        self,
+        request: Request,
+        body: list[bytes],
+        size: int,
+        turn: Turn,
+        emit: Callable[[str], None],
+        came: Callable[[], None],
     ) -> Awaitable[Reply]:
         options, wire = self.options, self._wire
         if wire is None:
             wire = self._wire = Wire(self._url, self._headers, self._proxy)
-        asked = Asked(sum(map(len, body)), request.max_output, self.info, bool(options.extra))
+        asked = Asked(size, request.max_output, self.info, bool(options.extra))
         attempt = Attempt(self.codec, options, self.model, self._redactor, self._strict, asked, request.progress)
         return attempt.run(self._client, wire, body, turn, emit, came)
 

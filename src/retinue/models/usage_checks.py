@@ -73,5 +73,7 @@ def grown(before: Usage, told: Usage) -> Usage:
 def length(reply: Reply) -> int:
     """Characters of a reply: what it says, calls, and has thought as far as that was shown."""
     said = reply.message
-    calls = sum(len(c.name) + len(c.args) for c in said.calls) if said.calls else 0
-    return len(said.text) + len(said.opaque) + calls
+    size = len(said.text) + len(said.opaque)
+    for call in said.calls:
+        size += len(call.name) + len(call.args)
+    return size

@@ -16,7 +16,7 @@ from retinue.cli.context import Door
 from retinue.cli.doctor.finding import Finding
 
 EXTRAS = {
-    "http": (("aiohttp", "genai_prices"), "models over HTTP, their prices, webhooks and fetch"),
+    "http": (("aiohttp", "genai_prices"), "prices of models, webhooks, fetch and MCP over HTTP"),
     "local": (("xllamacpp",), "models from GGUF files"),
     "tui": (("textual", "prompt_toolkit"), "retinue top, attach, and chat with history"),
     "json5": (("pyjson5",), "configuration files in JSON5"),
