@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from retinue.core.ids import clean
 from retinue.errors import ModelError
+from retinue.formats.safe_text import clean
 from retinue.models.provider_errors import MAX_WORDS, delay, failed, worded
 
 T = TypeVar("T")
