@@ -54,6 +54,22 @@ def test_any_window_on_any_history_is_valid(messages: list[Message], start: int,
 
 
 @settings(max_examples=200, deadline=None, derandomize=True)
+@given(MESSAGES, st.lists(st.tuples(st.integers(0, 8), st.integers(0, 30)), max_size=12))
+def test_what_was_shown_before_changes_nothing_in_what_is_shown_next(
+    messages: list[Message], windows: list[tuple[int, int]]
+) -> None:
+    grown = Conversation()
+    for n, message in enumerate(messages, 1):
+        grown.append(message)
+        earlier = view(grown, 0, n)
+        told = [*earlier]
+        assert told == view(of(messages[:n]), 0, n)
+        for start, stop in windows:
+            assert view(grown, start, stop) == view(of(messages[:n]), start, stop)
+        assert earlier == told, "what a model was given stays as it was"
+
+
+@settings(max_examples=200, deadline=None, derandomize=True)
 @given(MESSAGES)
 def test_a_valid_history_is_shown_as_it_is(messages: list[Message]) -> None:
     shown = view(of(messages), 0, len(messages))

@@ -25,14 +25,19 @@ MUTATIONS = [
         "settle(run.id, state.hold, (used.tokens, used.nanos, 1, 0), guess(used, d))",
         "settle(run.id, state.hold, (0, 0, 0, 0))",
     ),
-    Mutation("nothing is held before a call", "core/turn.py", "    ledger.hold(run.id, hold)\n", ""),
+    Mutation("nothing is held before a call", "core/turn.py", "    d.tree.ledger.hold(run.id, hold)\n", ""),
     Mutation(
         "only the run's own budget is asked",
         "core/ledger.py",
         "            for n, account in enumerate(self.chain(id)):\n",
         "            for n, account in enumerate(self.chain(id)[:1]):\n",
     ),
-    Mutation("attempts are not counted", "core/turn.py", "    attempt = run.attempt + 1\n", "    attempt = 1\n"),
+    Mutation(
+        "attempts are not counted",
+        "core/turn.py",
+        "attempt=run.attempt + 1,\n        purpose",
+        "attempt=1,\n        purpose",
+    ),
     Mutation(
         "a reply to an old attempt is taken",
         "core/run.py",

@@ -36,7 +36,7 @@ from retinue.core.events import (
 from retinue.core.hold_request import Ask, Verdict
 from retinue.core.restarts import again, out_of_time, stop_recovery, waited_too_long
 from retinue.core.state import NEW_CALL, Kept, Queued, Run, Short
-from retinue.core.step_context import Desk, seated
+from retinue.core.step_context import Desk, idle, seated
 from retinue.core.turn import go_on, post, sooner
 
 Alike = (
@@ -58,6 +58,8 @@ Alike = (
     | Decided
 )
 """Whatever a run waits for in line, these are decided alike."""
+OF_LINES = (Enlisted, Admitted, Afforded, Woke, Recovered)
+"""All others."""
 
 
 def _in_line(run: Run, event: Alike, d: Desk) -> Run:
@@ -80,7 +82,7 @@ def _in_line(run: Run, event: Alike, d: Desk) -> Run:
 
 def queued(run: Run, state: Queued, event: StateEvent, d: Desk) -> Run:
     """In line for a slot in a lane."""
-    if isinstance(event, Alike):
+    if not isinstance(event, OF_LINES):
         return _in_line(run, event, d)
     match event:
         case Enlisted():
@@ -118,25 +120,25 @@ def _enter_lanes(run: Run, d: Desk, first: int, *, back: bool, purpose: Purpose 
     held = d.tree.enter(run.id, lanes, first, back=back)
     if held < len(lanes):
         return queue(run, d, held, back=back, purpose=purpose, kept=kept)
-    return go_on(seated(run if back else _start(run, d), d.now), d, purpose, kept=kept)
+    return go_on(seated(run, d.now) if back else _start(run, d), d, purpose, kept=kept)
 
 
 def _start(run: Run, d: Desk) -> Run:
-    """The clocks that count from the start begin here."""
+    """The run is seated, and the clocks that count from the start begin here."""
     if run.started_at is not None:
-        return run
+        return seated(run, d.now)
     order = d.order
     deadline = run.deadline
     if order.clock == "start" and order.timeout_ms is not None:
         deadline = sooner(deadline, d.now + order.timeout_ms)
     if order.budget.seconds is not None:
         deadline = sooner(deadline, d.now + round(order.budget.seconds * 1000))
-    return replace(run, started_at=d.now, deadline=deadline)
+    return replace(run, state=idle(run, d.now), started_at=d.now, deadline=deadline)
 
 
 def short(run: Run, state: Short, event: StateEvent, d: Desk) -> Run:
     """In line at an account: it goes on with the same call, or ends, when that is decided."""
-    if isinstance(event, Alike):
+    if not isinstance(event, OF_LINES):
         return _in_line(run, event, d)
     match event:
         case Afforded():

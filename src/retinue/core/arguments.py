@@ -25,7 +25,7 @@ def parse(text: str) -> dict[str, Any]:
     if is_deep(text):
         raise BadArguments(f"the arguments are nested more than {MAX_DEPTH} deep")
     try:
-        value = _decode(text)
+        value = _whole(text)
     except (json.JSONDecodeError, RecursionError) as error:
         raise BadArguments(f"the arguments are not valid JSON: {error}") from None
     except ValueError as error:
@@ -76,7 +76,16 @@ def _finite(text: str) -> float:
     return value
 
 
-_decode = json.JSONDecoder(object_pairs_hook=_pairs, parse_constant=_constant, parse_float=_finite).decode
+_decoder = json.JSONDecoder(object_pairs_hook=_pairs, parse_constant=_constant, parse_float=_finite)
+
+
+def _whole(text: str) -> Any:
+    """What `decode` makes of it. An object without anything around it needs no look at what is around it."""
+    if text[0] == "{" and text[-1] == "}":
+        value, end = _decoder.raw_decode(text)
+        if end == len(text):
+            return value
+    return _decoder.decode(text)
 
 
 def _depth(text: str) -> int:

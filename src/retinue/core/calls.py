@@ -40,7 +40,7 @@ from retinue.core.state import (
 )
 from retinue.core.step_context import Desk, seated
 from retinue.core.turn import await_mail, go_on, post, sooner
-from retinue.core.values import Assistant, Call, Capabilities, Guard, Mail, Result, Usage, Words
+from retinue.core.values import Assistant, Call, Capabilities, Guard, Mail, Result, Words
 
 ONE_CALL = (0, 0, 0, 1)
 GATHERED = 4_096
@@ -55,22 +55,22 @@ NOT_RUN = "Not run: this reply also called {name}, which must be the only call i
 
 def dispatch(run: Run, d: Desk, said: Assistant, *, cut: bool) -> Run:
     """A reply with calls was taken in: start each call that may run and answer each that may not."""
-    calls = said.calls
+    calls, definition = said.calls, d.definition
     refusals = _refusals(d, calls, cut=cut)
     message = run.length - 1
     tools = asks = 0
     questions: tuple[Question, ...] = ()
-    known, guards = d.definition.tools, d.definition.guards
-    chain = d.tree.ancestry(run.id)
-    is_ruled = any(held.rules or held.mode for _, held in chain)
-    ledger, words = d.tree.ledger, d.words
+    known, guards = definition.tools, definition.guards
+    chain = d.tree.deciding(run.id)
+    is_ruled = any([held.rules or held.mode for _, held in chain])
+    ledger = d.tree.ledger
     for index, call in enumerate(calls):
-        question, reason, is_denied = None, refusals.get(index), False
+        question, reason, is_denied = None, refusals.get(index) if refusals else None, False
         # A name that the agent never had goes to the toolbox, which knows what to suggest instead.
-        told = call.name in known or words.denied or call.name in words.refused
+        told = call.name in known or d.words.denied or call.name in d.words.refused
         why = gate(chain, call.name, d.now) if reason is None and told else None
         if why is not None:
-            reason = _refusal(d, words, chain, call.name, why)
+            reason = _refusal(d, d.words, d.tree.ancestry(run.id), call.name, why)
         if reason is None and (is_ruled or (call.name in guards and guards[call.name].guarded)):
             question, reason = _permission(run, d, index, call)
             is_denied = reason is not None
@@ -89,8 +89,8 @@ def dispatch(run: Run, d: Desk, said: Assistant, *, cut: bool) -> Run:
     n = tools.bit_count()
     if n:
         last = calls[tools.bit_length() - 1].name
-        run = replace(run, usage=run.usage.plus(Usage(calls=n)), last_tool=last)
-    if len(refusals) == len(calls) and d.order.mixed_submit == "fail" and _submitted(d, calls) and not cut:
+        run = replace(run, usage=replace(run.usage, calls=run.usage.calls + n), last_tool=last)
+    if refusals and len(refusals) == len(calls) and d.order.mixed_submit == "fail" and _submitted(d, calls) and not cut:
         return finish(run, d, "failed", "sub_agent_error", error=MIXED.format(name=_submitted(d, calls)))
     at = Calls(message=message, count=len(calls), open=tools | asks, tools=tools, asks=asks, questions=questions)
     return settle(run, d, at)

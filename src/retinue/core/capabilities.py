@@ -43,6 +43,12 @@ def narrow(held: Capabilities, request: Capabilities) -> Capabilities:
     return derive(msgspec.structs.replace(held, depth=depth), request)
 
 
+@lru_cache(maxsize=4096)
+def lend(held: Capabilities, asked: Capabilities, reach: tuple[str, ...], crew: tuple[str, ...]) -> Capabilities:
+    """What a parent that holds `held` gives to a child whose agent can reach these tools and agents."""
+    return derive(narrow(held, Capabilities(tools=reach, agents=crew)), asked)
+
+
 def allows(held: Capabilities, tool: str) -> bool:
     return tool not in held.deny and (held.tools is None or tool in held.tools)
 

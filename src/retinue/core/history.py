@@ -35,13 +35,15 @@ OUR_ID = "call_r"
 class Conversation:
     """The messages of one conversation, the last of them its own."""
 
-    __slots__ = ("__weakref__", "_n_named", "_names", "_renamed", "base", "base_length", "encoded", "own")
+    __slots__ = ("__weakref__", "_n_named", "_names", "_renamed", "base", "base_length", "encoded", "own", "viewed")
 
     def __init__(self, base: Conversation | None = None, base_length: int = 0) -> None:
         self.base = base
         self.base_length = base_length
         self.own: list[Message] = []
         self.encoded: dict[str, Encoded] | None = None
+        self.viewed: tuple[int, int, list[Message]] | None = None
+        """What was shown last from a place on, up to another where a unit begins: nothing can be added before that."""
         self._names: dict[str, int] = {}
         self._renamed: dict[int, tuple[str, ...]] = {}
         self._n_named = base_length
@@ -303,14 +305,21 @@ def view(conversation: Conversation, start: int, stop: int) -> list[Message]:
     Crashes, cancels and steering leave calls without a result; they get one here that says so. What was cut because it
     was too long, or to show only the last messages, may begin with a reply; that is said in front of it.
     """
-    out: list[Message] = [LEFT_OUT] if begins_with_a_reply(conversation, start, stop) else []
+    viewed = conversation.viewed
+    if viewed is not None and viewed[0] == start and viewed[1] <= stop:
+        _, first, out = viewed
+    else:
+        first, out = start, [LEFT_OUT] if begins_with_a_reply(conversation, start, stop) else []
+    known, new = first, list[Message]()
     unit: list[Message] = []
-    first = start
-    for n, message in enumerate(conversation.read(start, stop), start):
+    for n, message in enumerate(conversation.read(first, stop), first):
         if not isinstance(message, Result):
-            out += conversation.settled(first, unit)
+            new += conversation.settled(first, unit)
             unit, first = [], n
         unit.append(message)
+    if first > known:
+        out = out + new
+        conversation.viewed = (start, first, out)
     return out + conversation.settled(first, unit)
 
 

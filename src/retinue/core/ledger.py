@@ -113,6 +113,8 @@ class Ledger:
 
     def lacks(self, id: str, need: Amounts) -> str | None:
         """The name of the first amount that `id` or an ancestor cannot cover, or None."""
+        if not self.draws(id):
+            return None
         found = self._uncovered(id, need)
         return None if found is None else DIMENSIONS[found[1]]
 

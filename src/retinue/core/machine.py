@@ -105,14 +105,14 @@ def _run_step(tree: Tree, id: str, at: int, event: RunEvent) -> None:
     run, spec = tree.runs.get(id), tree.specs.get(id)
     if run is None or spec is None:
         raise InvalidTransition(f"{type(event).__name__} for {id}, which is not live")
-    chain, before = tree.ledger.chain(id), run.state
+    before = run.state
     was_moving = type(before) in MOVING or tree.is_moving(run)
+    chain = tree.ledger.chain(id)
     after = step(run, event, Desk(tree, spec, at))
     after = replace(after, version=run.version + 1)
     now = after.state
-    moved = (type(now) in MOVING or tree.is_moving(after)) - was_moving
-    if moved:
-        tree.ledger.stir(chain, moved)
+    if was_moving != (type(now) in MOVING or tree.is_moving(after)):
+        tree.ledger.stir(chain, -1 if was_moving else 1)
     tree.runs[id] = tree.changes.runs[id] = after
     if (type(before) not in QUIET and has_questions(before)) or (type(now) not in QUIET and has_questions(now)):
         tree.ask_about(run, after)

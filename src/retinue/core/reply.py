@@ -83,9 +83,10 @@ def _counted(run: Run, d: Desk, reply: Reply) -> Usage:
     """What the provider counted; what it did not count is booked at its bound, as an estimate."""
     told = reply.usage
     counts = (told.input, told.output, told.cache_read, told.cache_write, told.estimated)
-    prompt, output, read, write, estimated = counts
     if min(counts) < 0 or max(counts) > MOST_TOKENS:
-        prompt, output, read, write, estimated = (min(max(0, count), MOST_TOKENS) for count in counts)
+        a, b, c, e, f = (min(max(0, count), MOST_TOKENS) for count in counts)
+        counts = (a, b, c, e, f)
+    prompt, output, read, write, estimated = counts
     if not prompt + output + estimated:
         bound, said = prompt_bound(run, d), weight(reply.message)
         nanos = max(0, told.nanos) or d.model.cost(bound, said)

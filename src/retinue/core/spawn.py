@@ -56,7 +56,7 @@ def _check_limits(run: Run, d: Desk, orders: tuple[Order, ...], *, waits: bool) 
     held, first = d.tree.held(run.id), orders[0]
     if not held.spawn or (held.depth is not None and held.depth <= 0):
         raise Refused("depth", f"runs at depth {d.spec.depth} may not spawn")
-    if any(_joined_like(o) != _joined_like(first) for o in orders):
+    if len(orders) > 1 and any(_joined_like(o) != _joined_like(first) for o in orders):
         raise Refused("mixed", "the children of one call must be joined and reported in one way")
     if waits and first.join != "none":
         raise Refused("mixed", "a call waits for children in one way: either it joins them, or it has a wait")
@@ -225,8 +225,8 @@ def grant_tools(order: Order, definition: Definition, held: Capabilities) -> Cap
         beyond = [t for t in asked.tools if not policy.allows(held, t)]
         if beyond:
             raise Refused("tools", f"the parent may not lend {', '.join(map(repr, beyond))}")
-    given = policy.derive(policy.narrow(held, Capabilities(tools=reach, agents=definition.crew)), asked)
-    wanted = set(definition.tools) if asked.tools is None else set(definition.tools) & set(asked.tools)
+    given = policy.lend(held, asked, reach, definition.crew)
+    wanted = definition.tools if asked.tools is None else tuple({*definition.tools} & {*asked.tools})
     if (wanted or asked.tools) and not any(policy.allows(given, t) for t in wanted):
         names = ", ".join(sorted(wanted or asked.tools or ()))
         raise Refused("tools", f"agent {order.agent!r} would have none of its tools ({names}); put it on the staff")

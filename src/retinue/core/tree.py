@@ -254,6 +254,11 @@ class Tree:
             id = spec.parent
         return out
 
+    def deciding(self, id: str) -> list[tuple[str, Capabilities]]:
+        """The first of `ancestry` who decide what the run may call: while nothing was taken from anybody since he was
+        taken on, nobody above it withholds what the run holds itself."""
+        return self.ancestry(id) if self.narrowed else [(self.specs[id].order.name, self.specs[id].capabilities)]
+
     def cwds(self, id: str) -> list[str]:
         """The directories of the run and its ancestors, in the order of `ancestry`."""
         out = []

@@ -58,13 +58,16 @@ def next_turn(run: Run, d: Desk, *, kept: Kept = NEW_CALL) -> Run:
 
 def think(run: Run, d: Desk, purpose: Purpose, *, kept: Kept = NEW_CALL) -> Run:
     """Hold what the call may cost at most, then ask for it; or wait until others have given back enough."""
-    bound, is_last = prompt_bound(run, d), purpose not in ("turn", "compact")
+    bound, ledger = prompt_bound(run, d), d.tree.ledger
+    if not ledger.draws(run.id):  # nobody limits it: there is nothing to ask
+        return _make_call(run, d, purpose, amounts(d, bound, d.model.max_output), d.model.max_output, kept)
+    is_last = purpose not in ("turn", "compact")
     output, verdict = longest_reply(run, d, bound, is_last=is_last)
     if verdict is GO and output < d.model.max_output and not run.told_short:
         # The limit of a reply is not lowered in silence.
         nudge = User(text=SHORTENED.format(n=output), kind="nudge")
         return think(d.append(replace(run, told_short=True), nudge), d, purpose, kept=kept)
-    ask, ledger = _needed(run, d, bound, output, is_last=is_last), d.tree.ledger
+    ask = _needed(run, d, bound, output, is_last=is_last)
     if verdict is GO:
         verdict = ledger.look(run.id, ask, kept.ticket or LATEST)
     if verdict.word == "short":
@@ -73,16 +76,21 @@ def think(run: Run, d: Desk, purpose: Purpose, *, kept: Kept = NEW_CALL) -> Run:
         return _wait_for_budget(run, d, purpose, ask, verdict, kept)
     ledger.keep(run.id, ask.last)
     tokens, nanos, turns, _ = ask.need  # calls are not held: who wants them is told when they are made
-    hold = (tokens, nanos, turns, 0)
-    ledger.hold(run.id, hold)
+    return _make_call(run, d, purpose, (tokens, nanos, turns, 0), output, kept)
+
+
+def _make_call(run: Run, d: Desk, purpose: Purpose, hold: Amounts, output: int, kept: Kept) -> Run:
+    """What the call may cost is there: it is held, and the model is called."""
+    d.tree.ledger.hold(run.id, hold)
     run = replace(run, lacks_calls=False) if run.lacks_calls else run
     state = Thinking(
-        attempt=0,
+        attempt=run.attempt + 1,
         purpose=purpose,
         hold=hold,
         max_output=output,
         tries=kept.tries,
         patient_until=kept.patient_until,
+        expected=expected_of_cache(run, d),
     )
     return call_model(run, d, state)
 
@@ -143,7 +151,8 @@ def try_again(run: Run, d: Desk, state: Thinking) -> Run:
     """The same call once more. What an attempt before it has cost is not held any more: then all of it is held anew."""
     tokens, nanos, _, _ = amounts(d, prompt_bound(run, d), state.max_output)
     if state.hold[0] >= tokens and state.hold[1] >= nanos:
-        return call_model(run, d, state)
+        again = replace(state, attempt=run.attempt + 1, retry_at=None, expected=expected_of_cache(run, d))
+        return call_model(run, d, again)
     d.tree.ledger.release(run.id, state.hold)
     kept = Kept(tries=state.tries, patient_until=state.patient_until)
     after = think(replace(run, state=replace(state, hold=NOTHING)), d, state.purpose, kept=kept)
@@ -154,12 +163,11 @@ def try_again(run: Run, d: Desk, state: Thinking) -> Run:
 
 def call_model(run: Run, d: Desk, state: Thinking) -> Run:
     """Start a new attempt: its number fences every earlier one."""
-    attempt = run.attempt + 1
+    attempt = state.attempt
     key = f"{run.id}/{run.length}"
     d.perform(
         CallModel(run=run.id, attempt=attempt, purpose=state.purpose, max_output=state.max_output, key=key),
     )
-    state = replace(state, attempt=attempt, retry_at=None, expected=expected_of_cache(run, d))
     return replace(run, state=state, attempt=attempt, wake_at=sooner(run.deadline, d.now + d.rules.wait_ms))
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Sequence
+from typing import Literal
 
 import msgspec
 
@@ -52,43 +53,47 @@ class Scripted:
         await asyncio.sleep(self._seconds)
         if callable(self._script):
             line = self._script(request)
-            if inspect.isawaitable(line):
+            if not isinstance(line, _PLAIN) and inspect.isawaitable(line):
                 line = await line
         else:
             said = sum(isinstance(m, Assistant) for m in request.messages)
             line = self._script[min(said, len(self._script) - 1)]
         if isinstance(line, BaseException):
             raise line
-        reply = _reply(line, request.turn, request.model)
+        if isinstance(line, Reply) and line.usage is not _NO_USAGE:
+            reply = line
+        else:
+            message = line.message if isinstance(line, Reply) else _message(line, request.turn)
+            usage = self._usage or _measure(request, message)
+            if isinstance(line, Reply):
+                reply = msgspec.structs.replace(line, usage=usage)
+            else:
+                stop: Literal["calls", "end"] = "calls" if message.calls else "end"
+                reply = Reply(message=message, usage=usage, stop=stop, model=request.model)
         if reply.message.text:
             emit(reply.message.text)
-        if reply.usage is _NO_USAGE:
-            reply = msgspec.structs.replace(reply, usage=self._usage or _measure(request, reply))
         return reply
 
 
 _NO_USAGE = Usage()
+_PLAIN = (str, Call, list, Assistant, Reply, BaseException)
 
 
-def _reply(line: Line, turn: int, model: str) -> Reply:
-    if isinstance(line, Reply):
-        return line
-    if isinstance(line, Call):
-        line = [line]
+def _message(line: str | Call | Sequence[Call] | Assistant, turn: int) -> Assistant:
     if isinstance(line, str):
-        message = Assistant(text=line)
-    elif isinstance(line, Assistant):
+        return Assistant(text=line)
+    if isinstance(line, Assistant):
         message = line
     else:
-        message = Assistant(calls=tuple(line))  # type: ignore[arg-type]
-    if any(not c.id for c in message.calls):
-        calls = [msgspec.structs.replace(c, id=c.id or f"c{turn}_{i}") for i, c in enumerate(message.calls)]
-        message = msgspec.structs.replace(message, calls=tuple(calls))
-    return Reply(message=message, usage=_NO_USAGE, stop="calls" if message.calls else "end", model=model)
+        message = Assistant(calls=(line,) if isinstance(line, Call) else tuple(line))
+    if all([c.id for c in message.calls]):
+        return message
+    calls = [c if c.id else Call(id=f"c{turn}_{i}", name=c.name, args=c.args) for i, c in enumerate(message.calls)]
+    return msgspec.structs.replace(message, calls=tuple(calls))
 
 
-def _measure(request: Request, reply: Reply) -> Usage:
+def _measure(request: Request, message: Assistant) -> Usage:
     """Four characters make a token here: never more than the bound that the ledger holds."""
-    heard = sum(len(m.text) for m in request.messages)
-    said = len(reply.message.text) + sum(len(c.args) for c in reply.message.calls)
+    heard = sum([len(m.text) for m in request.messages])
+    said = len(message.text) + sum([len(c.args) for c in message.calls])
     return Usage(input=heard // 4, output=min(said // 4 + 1, request.max_output))

@@ -47,6 +47,11 @@ MAX_STEPS = 250
 40 µs for each, and as much again for the tasks that are begun, others wait 20 ms."""
 MAX_UNWRITTEN = 4_000
 """So many steps are taken ahead of the store, no more."""
+FEW_EFFECTS = 64
+"""If a batch asks for no more than that, they are begun before the next batch is handed over: it takes less time than a
+commit, and what they answer at once need not wait for another."""
+TURNS = 2
+"""So many turns of the event loop those have who answer at once, before the next batch is handed over."""
 
 
 class Engine:
@@ -254,8 +259,11 @@ class Engine:
         as that is free. Returns whether there was anything to do."""
         written = self._commits.take()
         if written is not None:
-            self._write()
+            if len(written.changes.effects) > FEW_EFFECTS:
+                self._write()
             await self._after(written)
+            for _ in range(TURNS if written.task is not None else 0):
+                await asyncio.sleep(0)
         is_settled = self.trees.is_settled
         n = self._step() if not is_settled or (self._queue and self._n_unwritten < MAX_UNWRITTEN) else 0
         is_handed_over = self._write()

@@ -41,14 +41,14 @@ from retinue.formats.fair_cut import clip
 from retinue.formats.safe_text import clean
 from retinue.models.base import Model, Progress, Request
 from retinue.runtime.conversations import Conversations
-from retinue.runtime.coroutines import asked_to_stop, at_once
+from retinue.runtime.coroutines import asked_to_stop
 from retinue.runtime.long_texts import Texts
 from retinue.runtime.outbox import Outbox
 from retinue.runtime.reply_cleanup import clean_reply, own_ids
 from retinue.runtime.tool_reader import Window
 from retinue.runtime.tool_runner import Tools
 from retinue.sandbox.open_directories import Holding, Holdings, real_paths
-from retinue.tools.base import Answer, Ask, Caller, Returned, Submission
+from retinue.tools.base import Answer, Ask, Caller, Returned, Submission, at_once
 
 if TYPE_CHECKING:
     from retinue.runtime.engine import Engine
@@ -311,12 +311,18 @@ class Performer:
 
     def _call_quick(self, effect: CallTool, spec: Spec, run: Run) -> None:
         """A tool that never waits needs no task, unless its text has to be put away first."""
+        call, engine = effect.call, self._engine
         try:
-            returned = at_once(self._tools.run(spec.order.agent, self._caller(effect, spec, run), effect.call))
+            returned = self._tools.run_now(spec.order.agent, partial(self._caller, effect, spec, run), call)
         except Exception as error:
             returned = self._failure(effect, error)
+        if type(returned) is Answer and _is_plain(returned) and self._texts.fits(text := clean(returned.text)):
+            if engine.trees.run(effect.run) is not None:
+                where: Any = {"turn": effect.turn, "index": effect.index, "call_id": call.id, "name": call.name}
+                engine.post(effect.run, ToolReturned(**where, text=text, error=returned.error))
+            return
         report = self._report(effect, returned)
-        if len(getattr(returned, "text", "")) > self._engine.trees.shared.rules.text_cap:
+        if len(getattr(returned, "text", "")) > engine.trees.shared.rules.text_cap:
             self._start(effect.run, effect.index, report)
         else:
             at_once(report)
@@ -348,7 +354,7 @@ class Performer:
         where: Any = {"turn": effect.turn, "index": effect.index, "call_id": effect.call.id, "name": effect.call.name}
         match returned:
             case Answer(text=text, error=error, images=images):
-                if images != () or type(text) is not str or type(error) is not bool:
+                if not _is_plain(returned):
                     text, images = taken_in(clean(text), checked(returned).images)
                 text, spilled = clean(text), None
                 if not self._texts.fits(text):
@@ -408,6 +414,11 @@ class Performer:
         task = asyncio.get_running_loop().create_task(work)
         self._sending.add(task)
         task.add_done_callback(self._sending.discard)
+
+
+def _is_plain(answer: Answer) -> bool:
+    """Whether it is a text of the types that were declared, which need not be looked at."""
+    return answer.images == () and type(answer.text) is str and type(answer.error) is bool
 
 
 def _without_links(order: Order, root: str) -> Order:

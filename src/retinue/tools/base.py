@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, TypeVar, cast
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -19,10 +19,12 @@ from retinue.core.redaction import Redactor
 from retinue.core.spec import Order, Orders, Spec
 from retinue.core.state import Run
 from retinue.core.values import Call, Capabilities, Image, Message, Restart, ToolSchema, Value
+from retinue.errors import RetinueError
 from retinue.sandbox.open_directories import Holding, real_paths
 from retinue.sandbox.private_paths import NOTHING, Private
 
 NOTHING_SECRET = Redactor()
+T = TypeVar("T")
 
 
 class Answer(Value):
@@ -183,7 +185,8 @@ class Tool(Protocol):
     A tool may also have: `risk`, what it can do to the world (undeclared is `execute`); `subject`, the argument that
     rules about it look at; `summary(args)`, one line on what a call is about; `words`, how the ends of its children are
     told; `summarize(group, outcomes)`, the summary of a group; `invalid`, how its complaint about malformed arguments
-    begins; `refuses(caller)`, why no call of that run is taken, whatever its arguments, or ""."""
+    begins; `refuses(caller)`, why no call of that run is taken, whatever its arguments, or ""; `never_waits`, and then
+    `run_now(caller, args)`, the same as `run` without a coroutine, which makes its caller only if it needs one."""
 
     schema: ToolSchema
 
@@ -193,3 +196,13 @@ class Tool(Protocol):
     async def run(self, caller: Caller, args: dict[str, Any]) -> Returned: ...
 
     def compose(self, outcomes: Sequence[ChildOutcome]) -> str | Laid: ...
+
+
+def at_once(work: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine that does not wait."""
+    try:
+        work.send(None)
+    except StopIteration as done:
+        return cast(T, done.value)
+    work.close()
+    raise RetinueError("a quick tool may not wait")

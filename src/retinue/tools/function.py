@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, get_type_hints, overload
 
 import msgspec
@@ -13,7 +13,7 @@ from retinue.core.effects import ChildOutcome
 from retinue.core.spec import Orders
 from retinue.core.values import Restart, ToolSchema
 from retinue.errors import ConfigError
-from retinue.tools.base import Answer, Ask, Caller, Returned, Risk, Submission
+from retinue.tools.base import Answer, Ask, Caller, Returned, Risk, Submission, at_once
 
 _encode = msgspec.json.Encoder().encode
 
@@ -53,11 +53,9 @@ class FunctionTool:
         return self.schema.name
 
     async def run(self, caller: Caller, args: dict[str, Any]) -> Returned:
-        try:
-            value = msgspec.convert(args, self._args)
-        except msgspec.ValidationError as error:
-            return Answer(text=f"Invalid parameters: {error}", error=True)
-        given = {f: getattr(value, f) for f in value.__struct_fields__}
+        given = self._given(args)
+        if isinstance(given, Answer):
+            return given
         if self._caller:
             given[self._caller] = caller
         if self._direct:
@@ -66,7 +64,26 @@ class FunctionTool:
                 out = await out
         else:
             out = await asyncio.to_thread(self.function, **given)
-        return out if isinstance(out, (Answer, Orders, Submission, Ask)) else Answer(text=_words(out))
+        return _returned(out)
+
+    def run_now(self, caller: Callable[[], Caller], args: dict[str, Any]) -> Returned:
+        """For one that never waits: most need no caller, and none is made for them."""
+        given = self._given(args)
+        if isinstance(given, Answer):
+            return given
+        if self._caller:
+            given[self._caller] = caller()
+        out = self.function(**given)
+        if type(out) is str:
+            return Answer(text=out)
+        return _returned(at_once(_awaited(out)) if inspect.isawaitable(out) else out)
+
+    def _given(self, args: dict[str, Any]) -> dict[str, Any] | Answer:
+        """The arguments as the function takes them, or what is wrong with them."""
+        try:
+            return msgspec.structs.asdict(msgspec.convert(args, self._args))
+        except msgspec.ValidationError as error:
+            return Answer(text=f"Invalid parameters: {error}", error=True)
 
     def compose(self, outcomes: Sequence[ChildOutcome]) -> str:
         if self._compose is None:
@@ -135,6 +152,14 @@ def plain_schema(type_: Any) -> dict[str, Any]:
         schema["$defs"] = definitions
     schema.pop("title", None)
     return dict(schema)
+
+
+async def _awaited(out: Awaitable[Any]) -> Any:
+    return await out
+
+
+def _returned(out: Any) -> Returned:
+    return out if isinstance(out, (Answer, Orders, Submission, Ask)) else Answer(text=_words(out))
 
 
 def _words(value: Any) -> str:

@@ -13,7 +13,7 @@ from retinue.core.spec import Order, Spec
 from retinue.core.values import Call, Restart, ToolSchema
 from retinue.errors import ConfigError
 from retinue.sandbox.worktree import Changes
-from retinue.tools.base import Answer, Caller, Returned, Tool
+from retinue.tools.base import Answer, Caller, Returned, Tool, at_once
 from retinue.tools.builtin.builtin_tools import Kit
 
 
@@ -51,21 +51,38 @@ class Toolbox:
 
     async def run(self, agent: str, caller: Caller, call: Call) -> Returned:
         """Carry one call out. Whatever the model wrote, the answer is something it can act on."""
+        ready = self._ready(agent, call, lambda: caller)
+        return ready if isinstance(ready, Answer) else await ready[0].run(caller, ready[1])
+
+    def run_now(self, agent: str, caller: Callable[[], Caller], call: Call) -> Returned:
+        """The same for a tool that `is_quick`. Whoever needs the caller makes it."""
+        ready = self._ready(agent, call, caller)
+        if isinstance(ready, Answer):
+            return ready
+        tool, args = ready
+        run_now = getattr(tool, "run_now", None)
+        if run_now is None:
+            return at_once(tool.run(caller(), args))
+        returned: Returned = run_now(caller, args)
+        return returned
+
+    def _ready(self, agent: str, call: Call, caller: Callable[[], Caller]) -> tuple[Tool, dict[str, Any]] | Answer:
+        """The tool and its arguments, or why the call is not taken."""
         mine = self._tools.get(agent, {})
         found = mine.get(call.name)
         if found is None:
             return Answer(text=_unknown(call.name, list(mine)), error=True)
         refuses = getattr(found, "refuses", None)
-        if refuses is not None and (why := refuses(caller)):
+        if refuses is not None and (why := refuses(caller())):
             return Answer(text=why, error=True)
         try:
             args: dict[str, Any] = parse(call.args)
         except BadArguments as error:
             return Answer(text=f"{getattr(found, 'invalid', 'Invalid parameters')}: {error}", error=True)
-        writes = getattr(found, "guarded", False) and getattr(found, "risk", "") == "write"
-        if writes and self._kit is not None and (why := self._kit.writers.take(caller)):
+        writes = self._kit is not None and getattr(found, "guarded", False) and getattr(found, "risk", "") == "write"
+        if writes and self._kit is not None and (why := self._kit.writers.take(caller())):
             return Answer(text=f"Not run: {why}", error=True)
-        return await found.run(caller, args)
+        return found, args
 
     def preview(self, agent: str, call: Call) -> tuple[Order, ...]:
         """About which children a call would start, as far as its tool can tell from the arguments."""

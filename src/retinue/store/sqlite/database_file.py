@@ -93,7 +93,7 @@ def connect(path: str, *, read_only: bool = False) -> apsw.Connection:
         # would look whole to the next who opens it.
         uri = f"file:{urllib.parse.quote(os.path.abspath(path))}?immutable=1"
         return apsw.Connection(uri, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
-    db = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE, statementcachesize=256)
+    db = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE, statementcachesize=512)
     db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
     db.config(apsw.SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0)
     db.set_busy_timeout(BUSY_MS)
