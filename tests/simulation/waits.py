@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from retinue.core.account import Account
+from retinue.core.account import UNLIMITED, Account
 from retinue.core.budget_queues import LATEST
 from retinue.core.state import NOTHING, Asking, Queued, Run, Short, Thinking, Waiting
 from retinue.core.tree import Tree
@@ -46,7 +46,7 @@ def check(tree: Tree) -> str:
         is_last = state.purpose not in ("turn", "compact") or state.retry_at is not None
         is_last = is_last or tree.specs[id].order.budget.on_limit == "stop"
         kept = (state.hold[0] + tree.shared.rules.final_output, 0, 1, 0)
-        for i, limit in enumerate(account_.limit):
+        for i, limit in enumerate(account_.limit if account_.limit != UNLIMITED else ()):
             if limit is not None and not is_last and account_.reserve[i] < kept[i]:
                 return f"I10 {id} could not pay a last turn after its call: {account_}"
     return ""

@@ -56,7 +56,8 @@ NOT_RUN = "Not run: this reply also called {name}, which must be the only call i
 def dispatch(run: Run, d: Desk, said: Assistant, *, cut: bool) -> Run:
     """A reply with calls was taken in: start each call that may run and answer each that may not."""
     calls, definition = said.calls, d.definition
-    refusals = _refusals(d, calls, cut=cut)
+    is_plain = len(calls) == 1 <= d.rules.calls_per_turn and not cut
+    refusals = {} if is_plain else _refusals(d, calls, cut=cut)
     message = run.length - 1
     tools = asks = 0
     questions: tuple[Question, ...] = ()
@@ -65,7 +66,7 @@ def dispatch(run: Run, d: Desk, said: Assistant, *, cut: bool) -> Run:
     is_ruled = any([held.rules or held.mode for _, held in chain])
     ledger = d.tree.ledger
     for index, call in enumerate(calls):
-        question, reason, is_denied = None, refusals.get(index) if refusals else None, False
+        question, reason, is_denied = None, refusals.get(index), False
         # A name that the agent never had goes to the toolbox, which knows what to suggest instead.
         told = call.name in known or d.words.denied or call.name in d.words.refused
         why = gate(chain, call.name, d.now) if reason is None and told else None

@@ -75,11 +75,13 @@ class Conversation:
         place alone, so that they are the same after a restart and in every fork.
         """
         whole = settled(unit)
+        if len(whole) <= 1:
+            return whole
         one: Conversation = self
         while first < one.base_length:
             assert one.base is not None
             one = one.base
-        ids = one._ids(first) if len(whole) > 1 else None
+        ids = one._ids(first)
         if ids is None:
             return whole
         head, results = whole[0], whole[1:]
@@ -312,7 +314,9 @@ def view(conversation: Conversation, start: int, stop: int) -> list[Message]:
         first, out = start, [LEFT_OUT] if begins_with_a_reply(conversation, start, stop) else []
     known, new = first, list[Message]()
     unit: list[Message] = []
-    for n, message in enumerate(conversation.read(first, stop), first):
+    base = conversation.base_length
+    read = conversation.read(first, stop) if first < base else conversation.own[first - base : max(0, stop - base)]
+    for n, message in enumerate(read, first):
         if not isinstance(message, Result):
             new += conversation.settled(first, unit)
             unit, first = [], n
@@ -324,6 +328,9 @@ def view(conversation: Conversation, start: int, stop: int) -> list[Message]:
 
 
 def begins_with_a_reply(conversation: Conversation, start: int, stop: int) -> bool:
+    own, first = conversation.own, start - conversation.base_length
+    if 0 <= first < len(own) and start < stop and not isinstance(own[first], Result):
+        return isinstance(own[first], Assistant)
     stop = min(stop, len(conversation))
     for n in range(start, stop):
         message = conversation.at(n)

@@ -104,8 +104,9 @@ class Ledger:
 
     def chain(self, id: str) -> Chain:
         """The account of `id` and of everybody above it; the order never changes while they are open."""
-        chain = self._chains.get(id)
-        if chain is None:
+        try:
+            return self._chains[id]
+        except KeyError:
             account = self.accounts.get(id)
             chain = () if account is None else (account, *self.chain(account.parent))
             self._chains[id] = chain

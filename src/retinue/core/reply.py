@@ -43,7 +43,8 @@ def take_reply(run: Run, state: Thinking, event: Replied, d: Desk) -> Run:
     reply, said = event.reply, event.reply.message
     used = _counted(run, d, reply)
     d.tree.ledger.settle(run.id, state.hold, (used.tokens, used.nanos, 1, 0), guess(used, d))
-    run = reckon(run, d, used, state.expected)
+    if state.expected or used.cache_read or used.cache_write:
+        run = reckon(run, d, used, state.expected)
     spilled = run.spilled
     if event.spilled is not None:
         sha, n = event.spilled

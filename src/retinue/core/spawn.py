@@ -65,8 +65,9 @@ def _check_limits(run: Run, d: Desk, orders: tuple[Order, ...], *, waits: bool) 
         wait = (b.until - d.now + 999) // 1000
         raise Refused("breaker", f"{b.count} children in a row failed alike ({b.signature}); try again in {wait} s")
     live = d.tree.n_live(run.id)
-    for limits in dict.fromkeys((*(o.limits for o in orders), d.rules.limits)):
+    for limits in (first.limits,) if len(orders) == 1 else dict.fromkeys([o.limits for o in orders]):
         _check_numbers(run, d, limits, len(orders), live)
+    _check_numbers(run, d, d.rules.limits, len(orders), live)
     if held.fanout is not None and live + len(orders) > held.fanout:
         raise Refused("children", f"{live} children are live and {len(orders)} more were asked for (max {held.fanout})")
     _check_lanes(d, orders)

@@ -25,13 +25,15 @@ IMAGE = 8_192
 class Desk:
     """One for each step."""
 
-    __slots__ = ("now", "order", "rules", "shared", "spec", "tree")
+    __slots__ = ("model", "now", "order", "rules", "shared", "spec", "tree")
 
     def __init__(self, tree: Tree, spec: Spec, now: int) -> None:
         self.tree, self.spec, self.now = tree, spec, now
         self.order: Order = spec.order
-        self.shared: Shared = tree.shared
-        self.rules: Rules = tree.shared.rules
+        shared = tree.shared
+        self.shared: Shared = shared
+        self.rules: Rules = shared.rules
+        self.model: ModelInfo = shared.models[spec.model]
 
     @property
     def definition(self) -> Definition:
@@ -42,10 +44,6 @@ class Desk:
         """How the tool that started this run speaks of it."""
         parent = self.tree.specs.get(self.spec.parent)
         return of_parent(self.tree.shared.definitions.get(parent.order.agent), self.spec) if parent else NO_WORDS
-
-    @property
-    def model(self) -> ModelInfo:
-        return self.tree.shared.models[self.spec.model]
 
     def access(self, run: Run) -> Capabilities:
         """What the run holds itself; `tree.held` also asks everybody above it."""

@@ -149,9 +149,12 @@ class Trees:
         """One event, without the news that it causes: `go_on` takes it, before anything else happens."""
         if isinstance(event, OfStore):
             return self._take(at, event)
-        if isinstance(event, Requested):
+        if not isinstance(event, OfTree):
+            tree = self.index.runs.get(run)
+        elif isinstance(event, Requested):
             return self._request(run, at, event)
-        tree = self._home(run, event) if isinstance(event, OfTree) else self.index.runs.get(run)
+        else:
+            tree = self._home(run, event)
         return self._refuse(run, at, event) if tree is None else self._begin(tree, run, at, event)
 
     def _request(self, run: str, at: int, event: Requested) -> str:
@@ -166,8 +169,10 @@ class Trees:
         stale = self._step(tree, run, event)
         if isinstance(event, Requested) and not stale:
             self.open(tree.root, event.conversation or event.id)
-        if not _has_news(tree) and self._unsettled:
-            self._after(self._unsettled.pop())
+        if self._unsettled and not _has_news(tree):
+            last = self._unsettled.pop()
+            if last.root not in last.runs:
+                self._after(last)
         return stale
 
     def _after(self, tree: Tree) -> None:
@@ -426,4 +431,4 @@ class Trees:
 
 def _has_news(tree: Tree) -> bool:
     """Whether something is left that belongs to the transaction of the last step."""
-    return bool(tree.tells or tree.letters) or not tree.ledger.is_settled
+    return bool(tree.tells) or bool(tree.letters) or not tree.ledger.is_settled

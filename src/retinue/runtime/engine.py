@@ -286,7 +286,11 @@ class Engine:
                 n += trees.go_on(MAX_STEPS - n)
             elif queue:
                 n += 1
-                self._take(*queue.popleft(), now)
+                run, event, done = queue.popleft()
+                if done is None and event is not None:
+                    trees.begin(run, now, event)
+                else:
+                    self._take(run, event, done, now)
             else:
                 break
             if trees.failed:
@@ -296,10 +300,8 @@ class Engine:
 
     def _take(self, run: str, event: AnyEvent | None, done: asyncio.Future[str] | None, now: int) -> None:
         trees = self.trees
-        if event is None:
+        if event is None or done is None:
             self._let_catch_up(done)
-        elif done is None:
-            trees.begin(run, now, event)
         else:
             root = trees.root_of(run, event)
             self._waiting.append((done, trees.begin(run, now, event), root))

@@ -33,6 +33,7 @@ from retinue.core.ids import moment
 from retinue.core.image_checks import taken_in
 from retinue.core.limit_questions import with_budget_of_now
 from retinue.core.notices import plain_page
+from retinue.core.redaction import Stream
 from retinue.core.spec import Order, Orders, Spec
 from retinue.core.state import Run
 from retinue.core.values import Reply, ToolSchema, Work, checked
@@ -177,8 +178,9 @@ class Performer:
         event: RunEvent
         try:
             reply = await self._ask(effect, spec, run)
-            text, keep = reply.message.text, self._texts.longest(spec)
-            spilled = None if self._texts.fits(text, keep) else await self._texts.spill(text, keep)
+            text, spilled = reply.message.text, None
+            if text and not self._texts.fits(text, keep := self._texts.longest(spec)):
+                spilled = await self._texts.spill(text, keep)
             work = await self._work(spec) if spec.order.isolation and not reply.message.calls else None
             event = Replied(attempt=attempt, reply=reply, spilled=spilled, work=work)
         except ModelUnavailable as error:
@@ -209,7 +211,7 @@ class Performer:
             raise ModelError(f"no model {spec.model!r} in this process", kind="invalid_request")
         conversation = await self.conversations.of(spec, run.length)
         order, definition = spec.order, shared.definitions[spec.order.agent]
-        offered, declarer = self.tools_for(spec), self._declarer(spec)
+        offered, declarer = self.tools_for(spec), self._declarer(spec) if order.context.kind == "fork" else spec
         mark = self._engine.store.sent.marker(run.id, effect.attempt)
         request = Request(
             run=run.id,
@@ -229,15 +231,18 @@ class Performer:
             progress=Progress(mark, is_told=getattr(model, "says_progress", False)),
         )
         self._progress[run.id] = (effect.attempt, request.progress)
-        shown = self._engine.redactor.stream()
+        shown: Stream | None = None
 
         def emit(text: str) -> None:
             # Fed also when nobody watches: whoever comes in the middle of a secret sees no rest of it.
+            nonlocal shown
+            if shown is None:
+                shown = self._engine.redactor.stream()
             if (text := shown.feed(text)) and bus.busy:
                 bus.preview(run.id, effect.attempt, text)
 
         reply = own_ids(clean_reply(await model.complete(request, emit)), self._engine.redactor)
-        if (rest := shown.close()) and bus.busy:
+        if shown is not None and (rest := shown.close()) and bus.busy:
             bus.preview(run.id, effect.attempt, rest)
         return reply if getattr(model, "exact", False) else checked(reply)
 

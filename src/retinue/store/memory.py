@@ -6,7 +6,6 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from hashlib import sha256 as hash_of
 from itertools import islice, takewhile
-from typing import NamedTuple
 
 import msgspec
 
@@ -37,7 +36,7 @@ class _Conversation:
         self.messages: dict[int, Message] = {}
 
 
-class _Logged(NamedTuple):
+class _Logged(msgspec.Struct, frozen=True, gc=False):
     """One event: its position, its tree and its number there, its run. A purged one has None instead of its entry."""
 
     seq: int
@@ -374,7 +373,11 @@ def _forget(data: _Data, root: str) -> None:
     trees = {root for root in gone if not any(spec.root == root for spec in data.specs.values())}
     lost = (*said, *(row.entry for row in data.log if row.tree in trees)) if data.artifacts else ()
     named = _names(data, lost) - data.waiting.keys()
-    data.log = [row._replace(entry=None) if row.run in gone else row for row in data.log if row.tree not in trees]
+    data.log = [
+        msgspec.structs.replace(row, entry=None) if row.run in gone else row
+        for row in data.log
+        if row.tree not in trees
+    ]
     if named:
         _collect(data, named)
 
