@@ -96,6 +96,9 @@ def tagged(spec: Spec, parent: Run, d: Desk) -> Spec:
         info = d.shared.models[spec.model]
         known = max(_head(d.shared, order), order.context.tokens)
         return replace(spec, tag=tag(info, known + size(order.task) // BYTES_PER_TOKEN, 0))
+    if spec.base is None and not d.shared.models[spec.model].shared_tokens:  # nobody waits for it, nothing is warm
+        own = (size(order.task) + size(order.context.text)) // BYTES_PER_TOKEN
+        return replace(spec, tag=tag(d.shared.models[spec.model], _head(d.shared, order) + own, 0))
     source = None if spec.base is None else Source(d.spec, parent, spec.base)
     expected = expect(d.shared, order, spec.model, d.now, source, (held.tools, held.deny))
     is_first, prefixes = True, d.tree.prefixes

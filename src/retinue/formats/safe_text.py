@@ -181,6 +181,8 @@ _SHAPE = _Table(lambda c: "m" if unicodedata.category(c) in ("Mn", "Me") else "-
 
 def clean(text: str) -> str:
     """Half a surrogate pair can be neither stored nor sent: it becomes U+FFFD."""
+    if text.isascii():
+        return text
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -31,8 +31,8 @@ class Conversations:
 
     def heard(self, conversation: str, n: int, message: Message) -> None:
         known = self._known.get(conversation)
-        if known is not None and len(known) == n:
-            known.append(message)
+        if known is not None and known.base_length + len(known.own) == n:
+            known.own.append(message)
 
     async def of(self, spec: Spec, length: int) -> Conversation:
         """A run's messages, read from the store if they are not at hand. Forks share what they were forked from."""

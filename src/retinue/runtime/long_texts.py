@@ -28,7 +28,8 @@ class Texts:
 
     def fits(self, text: str, keep: int | None = None) -> bool:
         """Whether a text need not be kept: `spill` would say so too."""
-        return len(text) <= self.most and (keep is None or 4 * len(text) <= keep)
+        most = self._engine.trees.shared.rules.text_cap
+        return len(text) <= most and (keep is None or 4 * len(text) <= keep)
 
     def whole(self, text: str) -> str:
         """Without secrets, if it will be cut: half a secret would not be found any more."""
