@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from retinue import Agent, Defect, Retinue, RetinueError, Rules, StoreError, StoreFull
+from retinue import Agent, Defect, Retinue, RetinueError, Rules, StoreError, StoreFull, tool
 from retinue.core import machine
 from retinue.core.events import Posted, Replied, Requested, Woke
 from retinue.core.state import Ended
 from retinue.runtime import engine as engine_module
 from retinue.runtime.perform import Performer
-from retinue.testing import MemoryStore, VirtualClock
+from retinue.testing import MemoryStore, VirtualClock, call
 from tests.api.house import STORES, Home, agent, ended, lead_of, on_virtual_time
 
 both = pytest.mark.parametrize("kind", STORES)
@@ -30,6 +30,7 @@ class Gate:
         self.is_open = asyncio.Event()
         self.is_open.set()
         self.asked = 0
+        self.pace = 0.0
         self.trouble: Exception | None = None
         self.written: list[list[Any]] = []
 
@@ -39,6 +40,8 @@ class Gate:
     async def commit(self, changes: Any) -> int:
         self.asked += 1
         await self.is_open.wait()
+        if self.pace:
+            await asyncio.sleep(self.pace)
         if self.trouble is not None:
             raise self.trouble
         seq: int = await self.store.commit(changes)
@@ -111,6 +114,31 @@ async def test_what_comes_while_a_batch_is_written_is_stepped_and_written_in_the
         requested = [[e.order.task for e in batch if isinstance(e, Requested)] for batch in gate.written]
         assert requested[:2] == [["first"], ["next 0", "next 1", "next 2"]]
         assert await retinue.verify() == []
+
+
+@both
+@on_virtual_time
+async def test_runs_that_answer_at_once_share_their_batches_however_they_began(kind: str, tmp_path: Path) -> None:
+    @tool(restart="pure", quick=True)
+    def look() -> str:
+        """Look."""
+        return "seen"
+
+    one = agent("one", [call("look")] * 9 + ["done"], tools=[look])
+    retinue, gate = House(kind, tmp_path).gated(agents=[one])
+    async with retinue:
+        await gate.closed(retinue)
+        first = asyncio.ensure_future(retinue.spawn(one, "first"))
+        await until(lambda: gate.asked)
+        second = asyncio.ensure_future(retinue.spawn(one, "second"))
+        await turns()
+        gate.pace = 0.001
+        gate.is_open.set()
+        for starting in (first, second):
+            assert (await ended(retinue, await starting)).text == "done"
+        steps = [[type(e).__name__ for e in batch] for batch in gate.written]
+        assert sum(map(len, steps)) == 2 * 21
+        assert len(steps) == 21, steps
 
 
 @both

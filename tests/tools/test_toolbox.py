@@ -9,7 +9,7 @@ import pytest
 
 from retinue.core.values import Call
 from retinue.errors import ConfigError
-from retinue.tools.base import Answer
+from retinue.tools.base import Answer, Caller
 from retinue.tools.function import tool
 from retinue.tools.submit import SubmitResult
 from retinue.tools.toolbox import Toolbox
@@ -53,6 +53,45 @@ def test_each_agent_sees_its_own_tools() -> None:
 def test_two_tools_of_one_agent_cannot_have_one_name() -> None:
     with pytest.raises(ConfigError, match="two tools named 'look'"):
         Toolbox().add("boss", [look, look])
+
+
+def test_a_quick_tool_answers_without_a_coroutine_and_makes_its_caller_only_if_it_wants_one() -> None:
+    made: list[Caller] = []
+
+    def caller() -> Caller:
+        made.append(a_caller())
+        return made[-1]
+
+    def now(name: str, args: str = "{}", agent: str = "boss") -> Any:
+        return box.run_now(agent, caller, Call(id="c", name=name, args=args))
+
+    @tool(quick=True)
+    def who(caller: Caller, again: bool = False) -> str:
+        """Who."""
+        return f"{caller.id} {again}"
+
+    @tool(quick=True)
+    def later() -> Any:
+        """Return something that is to be awaited, and does not wait."""
+        return late()
+
+    async def late() -> int:
+        return 7
+
+    box = Toolbox()
+    box.add("boss", [look, who, later, smash])
+    box.add("hand", [SubmitResult(int)])
+    assert now("look", '{"at": "there"}') == Answer(text="saw there")
+    assert now("look", '{"at": 1}').error and now("look", "[").error and now("lok").error
+    assert now("later") == Answer(text="7")
+    assert not made
+    assert now("who", '{"again": true}') == Answer(text="r True")
+    assert len(made) == 1
+    with pytest.raises(RuntimeError, match="broken"):
+        now("smash")
+    assert now("submit_result", '{"result": 3}', agent="hand") == asyncio.run(
+        box.run("hand", a_caller(), Call(id="c", name="submit_result", args='{"result": 3}'))
+    )
 
 
 def test_a_call_is_parsed_and_run() -> None:
