@@ -32,15 +32,15 @@ class Account(msgspec.Struct, kw_only=True, omit_defaults=True, gc=False):
     parent: str = ""
     limit: Limit = UNLIMITED
     funded: Funded = UNFUNDED
-    spent: list[int] = msgspec.field(default_factory=lambda: [0, 0, 0, 0])
-    held: list[int] = msgspec.field(default_factory=lambda: [0, 0, 0, 0])
-    reserve: list[int] = msgspec.field(default_factory=lambda: [0, 0, 0, 0])
+    spent: list[int] = msgspec.field(default_factory=[0, 0, 0, 0].copy)
+    held: list[int] = msgspec.field(default_factory=[0, 0, 0, 0].copy)
+    reserve: list[int] = msgspec.field(default_factory=[0, 0, 0, 0].copy)
     closed: bool = False
     below: int = 0
     guess: Guess = SURE
     cache: Cached = Cached()
     on_limit: OnLimit = "land"
-    asked: list[int] = msgspec.field(default_factory=lambda: [-1, -1, -1, -1])
+    asked: list[int] = msgspec.field(default_factory=[-1, -1, -1, -1].copy)
 
     def free(self, i: int) -> int | None:
         """What is left in amount `i` for a new hold; None is without limit."""

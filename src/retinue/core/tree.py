@@ -125,7 +125,8 @@ class Tree:
         self.specs[spec.id] = spec
         self.runs[spec.id] = run
         self._index.runs[spec.id] = self
-        self.ask_about(None, run)
+        if questions_of(run) or limit_asked(run):
+            self.ask_about(None, run)
         if spec.parent:
             self.children.setdefault(spec.parent, {})[spec.id] = None
             self._bind(spec, 1)
@@ -218,6 +219,8 @@ class Tree:
 
     def leave_group(self, spec: Spec) -> None:
         """The run has ended: it does not count for its group any more."""
+        if not spec.order.group:
+            return
         key = (spec.parent, spec.order.group_kind)
         members = self.groups.get(key)
         if members is None or spec.order.group not in members:
