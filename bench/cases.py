@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import cProfile
 import gc
 import os
 import statistics
@@ -45,6 +46,25 @@ def child_cpu() -> Figures:
         max(small["memory_ms"], large["memory_ms"]) <= 0.5 and max(small["sqlite_ms"], large["sqlite_ms"]) <= 0.8
     )
     return out
+
+
+def child_calls() -> Figures:
+    """Function calls per child of the same workload, with tools that wait and with quick ones: a figure that nothing
+    else on the machine changes."""
+
+    async def measure(*, quick: bool) -> float:
+        bench = Bench(100, quick=quick)
+        async with Retinue(rules=RULES) as retinue:
+            await retinue.run(bench.lead, "warm up")
+            profile = cProfile.Profile()
+            profile.enable()
+            outcome = await retinue.run(bench.lead, "go")
+            profile.disable()
+            assert outcome.ok
+        return sum(entry.callcount for entry in profile.getstats()) / bench.n
+
+    waiting, quick = asyncio.run(measure(quick=False)), asyncio.run(measure(quick=True))
+    return {"waiting_tools": round(waiting), "quick_tools": round(quick), "ok": quick <= 1_700 and waiting <= 2_100}
 
 
 def step_cost() -> Figures:
@@ -333,6 +353,7 @@ CASES: dict[str, Callable[[], Figures]] = {
     f.__name__: f
     for f in (
         child_cpu,
+        child_calls,
         step_cost,
         linear_fan_out,
         parked_memory,

@@ -33,11 +33,12 @@ def rss() -> int:
 
 
 class Bench:
-    """The agents of the workload, and how often the lookup was called."""
+    """The agents of the workload, and how often the lookup was called. Its tools are coroutines, or `quick`."""
 
-    def __init__(self, n: int) -> None:
+    def __init__(self, n: int, *, quick: bool = False) -> None:
         self.n = n
         self.lookups = 0
+        self._quick = quick
         self.worker = Agent(
             "worker", "Look up, then answer.", model=self._model("worker", self._work), tools=[self._lookup()]
         )
@@ -48,8 +49,17 @@ class Bench:
             """Hand one item to a worker."""
             return caller.spawn(worker, task)
 
+        @tool(restart="keyed", quick=True, name="delegate")
+        def delegate_now(caller: Caller, task: str) -> Orders:
+            """Hand one item to a worker."""
+            return caller.spawn(worker, task)
+
         self.lead = Agent(
-            "lead", "Hand out every item.", model=self._model("lead", self._lead), tools=[delegate], staff=[worker]
+            "lead",
+            "Hand out every item.",
+            model=self._model("lead", self._lead),
+            staff=[worker],
+            tools=[delegate_now if quick else delegate],
         )
 
     def _lookup(self) -> Any:
@@ -59,7 +69,13 @@ class Bench:
             self.lookups += 1
             return f"r{key} {FILLER}"
 
-        return lookup
+        @tool(restart="pure", quick=True, name="lookup")
+        def lookup_now(key: str) -> str:
+            """Look a key up."""
+            self.lookups += 1
+            return f"r{key} {FILLER}"
+
+        return lookup_now if self._quick else lookup
 
     def _model(self, name: str, script: Any) -> Scripted:
         return Scripted(script, name=name, usage=USAGE)
