@@ -5,21 +5,17 @@ from __future__ import annotations
 import asyncio
 import errno
 import socket
-import ssl
-import time
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from retinue.errors import ConfigError, ModelError, ModelRejected, ModelUnavailable
+from retinue.errors import ModelError, ModelRejected, ModelUnavailable
 from retinue.models import dial, pool
 from retinue.models.connection import MOST_INTERIM, MOST_UNREAD
-from retinue.models.dial import Dialer, Route
+from retinue.models.dial import Route
 from retinue.models.http import Client, HttpModel, Times
 from tests.models.http_world import KEY, Serve, asking, at_rest, complete, http_model, serving
-from tests.models.test_client import certificate
 from tests.models.test_wire import OK, REPLY, read_request
 from tests.waiting import SECONDS, until
 
@@ -302,32 +298,29 @@ def test_what_nobody_reads_is_not_taken_in() -> None:
 
 
 def test_no_more_connections_are_out_than_allowed_and_whoever_waits_may_leave() -> None:
-    now = most = 0
+    client, out = Client(CALM, limit=2), list[int]()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        nonlocal now, most
         while True:
             await read_request(reader)
-            now += 1
-            most = max(most, now)
+            out.append(client.pool()[0].n_out)
             await asyncio.sleep(0.02)
-            now -= 1
             writer.write(OK)
 
     async def story(model: HttpModel, client: Client) -> None:
+        ours, _ = client.pool()
         calls = [asyncio.create_task(complete(model, asking(run=f"r{i}"))) for i in range(12)]
-        await asyncio.sleep(0.03)
+        await until(lambda: out and ours._waiting)
         for call in calls[1::3]:
             call.cancel()
         done = await asyncio.gather(*calls, return_exceptions=True)
         assert sum(isinstance(one, asyncio.CancelledError) for one in done) >= 3
         assert not [one for one in done if isinstance(one, Exception)]
-        ours, _ = client.pool()
         assert ours.n_out == 0 and not ours._waiting
         assert (await complete(model)).message.text == "Hi"
 
-    with_peer(serve, story, client=Client(CALM, limit=2))
-    assert most <= 2
+    with_peer(serve, story, client=client)
+    assert max(out) == 2
 
 
 def test_a_call_can_be_cancelled_at_every_step() -> None:
@@ -386,185 +379,3 @@ def test_a_machine_without_descriptors_is_not_the_providers_fault(monkeypatch: p
         assert (await complete(model)).message.text == "Hi"
 
     with_peer(serve, story)
-
-
-# names and addresses
-
-
-def test_an_address_that_does_not_answer_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    tried: list[Any] = []
-    real = dial._connected
-
-    async def connected(address: Any) -> socket.socket:
-        tried.append(address)
-        if address[1][0] == "203.0.113.1":
-            await asyncio.sleep(SECONDS)
-        if address[1][0] == "203.0.113.2":
-            raise OSError(errno.ECONNREFUSED, "refused")
-        return await real(address)
-
-    serve, _ = once(OK)
-
-    async def story(model: HttpModel, client: Client) -> None:
-        port = int(model._url.split(":")[2].partition("/")[0])
-        found = [(socket.AF_INET, 0, 0, "", (ip, port)) for ip in ("203.0.113.1", "203.0.113.2", "127.0.0.1")]
-        asked = 0
-
-        async def lookup(*args: Any, **fields: Any) -> Any:
-            nonlocal asked
-            asked += 1
-            await asyncio.sleep(0.01)
-            if asked == 1:
-                raise socket.gaierror(socket.EAI_AGAIN, "try again")
-            return found
-
-        monkeypatch.setattr(dial, "_connected", connected)
-        monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", lookup)
-        there = http_model(f"http://provider.test:{port}", client=client, stream=False)
-        assert (await fails(there, client)).kind == "network"
-        began = time.monotonic()
-        replies = await asyncio.gather(*(complete(there, asking(run=f"r{i}")) for i in range(3)))
-        assert [r.message.text for r in replies] == ["Hi"] * 3 and time.monotonic() - began < 20.0
-        assert asked == 2, "one look for all, and a failure is not remembered"
-        await until(lambda: len([t for t in asyncio.all_tasks() if "_connected" in repr(t.get_coro())]) == 0)
-
-    with_peer(serve, story)
-    assert {address[1][0] for address in tried} == {"203.0.113.1", "203.0.113.2", "127.0.0.1"}
-
-
-def test_addresses_take_turns() -> None:
-    async def story() -> None:
-        dialer = Dialer(1.0, ssl.create_default_context)
-        four, six = [(socket.AF_INET, (f"192.0.2.{n}", 1)) for n in (1, 2)], [(socket.AF_INET6, ("::1", 1))]
-        dialer._known["x", 1] = (float("inf"), [list(four), list(six)])
-        assert await dialer.resolve("x", 1) == [four[0], six[0], four[1]]
-        assert await dialer.resolve("x", 1) == [four[1], six[0], four[0]]
-        assert await dialer.resolve("::1", 5) == [(socket.AF_INET6, ("::1", 5))]
-
-    asyncio.run(story())
-
-
-@pytest.mark.parametrize("url", ["http://a..b/v1", "http://" + "a" * 64 + ".test"])
-def test_a_name_that_cannot_be_looked_up_is_the_callers_mistake(url: str) -> None:
-    async def story() -> None:
-        client = Client(CALM)
-        with pytest.raises(ConfigError, match="cannot be looked up"):
-            await complete(http_model(url, client=client))
-        await client.close()
-
-    asyncio.run(story())
-
-
-# proxies and TLS
-
-
-async def pipe(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    while data := await reader.read(1 << 16):
-        writer.write(data)
-    writer.close()
-
-
-@pytest.mark.parametrize("is_safe", [False, True])
-def test_a_request_goes_through_a_proxy_and_its_connection_is_kept(tmp_path: Path, is_safe: bool) -> None:
-    trusted, file = certificate(tmp_path, 30)
-    told: list[bytes] = []
-    serve, asked = once(OK)
-
-    async def proxy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        told.append(await reader.readuntil(b"\r\n\r\n"))
-        host, port = told[-1].split()[1].decode().rsplit(":", 1)
-        there = await asyncio.open_connection(host, int(port))
-        writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
-        try:
-            await asyncio.gather(pipe(reader, there[1]), pipe(there[0], writer))
-        finally:
-            there[1].close()
-
-    async def story(model: HttpModel, client: Client) -> str:
-        async with serving(proxy, **({"ssl": trusted} if is_safe else {})) as address:
-            address = address.replace("//", "//ada:love%40lace@").removeprefix("http://")
-            environ = {"HTTPS_PROXY": address, "SSL_CERT_FILE": file}
-            ours = Client(CALM, environ=environ)
-            through = http_model(model._url.removesuffix("/v1/messages"), client=ours, stream=False)
-            try:
-                return await twice(through, ours)
-            finally:
-                await ours.close()
-
-    assert with_peer(serve, story, ssl=trusted) == "HiHi"
-    assert len(told) == 1 and asked == [1, 1]
-    assert b"Proxy-Authorization: Basic YWRhOmxvdmVAbGFjZQ==\r\n" in told[0] and KEY.encode() not in told[0]
-
-
-@pytest.mark.parametrize(
-    ("answer", "error", "says"),
-    [
-        (b"HTTP/1.1 407 No\r\ncontent-length: 0\r\n\r\n", ModelRejected, "407"),
-        (b"HTTP/1.1 403 No\r\n\r\nforbidden", ModelRejected, "403"),
-        (b"HTTP/1.1 302 No\r\nlocation: http://evil.test\r\n\r\n", ModelUnavailable, "302"),
-        (b"SSH-2.0-x\r\n", ModelUnavailable, "the proxy sent what is not HTTP"),
-        (b"HTTP/1.1 200 OK\r\n\r\nHTTP/1.1 200 OK\r\n\r\n", ModelUnavailable, "more than an answer"),
-        (b"HTTP/1.1 200 OK\r\n\r\n", ModelUnavailable, ""),
-        (b"", ModelUnavailable, "before an answer came"),
-    ],
-)
-def test_a_proxy_that_does_not_lead_there_is_told_as_that(answer: bytes, error: type[ModelError], says: str) -> None:
-    async def proxy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        heard.append(await reader.readuntil(b"\r\n\r\n"))
-        writer.write(answer)
-
-    async def story() -> ModelError:
-        async with serving(proxy) as address:
-            client = Client(CALM, environ={"HTTPS_PROXY": address.replace("//", "//ada:lovelace1815@")})
-            try:
-                return await fails(http_model("https://provider.test", client=client), client)
-            finally:
-                await client.close()
-
-    heard: list[bytes] = []
-    told = asyncio.run(story())
-    assert isinstance(told, error) and told.kind == "network" and says in str(told)
-    assert KEY.encode() not in b"".join(heard) and "lovelace" not in str(told)
-
-
-def test_a_proxy_that_is_none_is_the_callers_mistake() -> None:
-    async def story() -> None:
-        client = Client(CALM, environ={"HTTPS_PROXY": "socks5://127.0.0.1:1080"})
-        with pytest.raises(ConfigError, match="proxy must be like"):
-            await complete(http_model("https://provider.test", client=client))
-        await client.close()
-
-    asyncio.run(story())
-
-
-@pytest.mark.parametrize("rest", [0, 10])
-def test_tls_that_breaks_off_ends_no_answer_that_is_not_complete(tmp_path: Path, rest: int) -> None:
-    """The peer ends without saying so, as many do. What it had not said to be complete is not taken for it."""
-    trusted, file = certificate(tmp_path, 30)
-
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await read_request(reader)
-        writer.write(body(b"content-length: %d" % (len(REPLY) + rest)) + REPLY)
-        await writer.drain()
-        await asyncio.sleep(0.05)
-        writer.transport.abort()
-
-    async def story(model: HttpModel, client: Client) -> str:
-        try:
-            return (await complete(model)).message.text
-        except ModelUnavailable as error:
-            return error.kind
-
-    client = Client(CALM, environ={"SSL_CERT_FILE": file})
-    assert with_peer(serve, story, client=client, ssl=trusted) == ("network" if rest else "Hi")
-
-
-def test_a_handshake_that_does_not_come_is_not_waited_for() -> None:
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.read()
-
-    async def story(model: HttpModel, client: Client) -> ModelError:
-        return await fails(http_model(model._url.replace("http:", "https:"), client=client), client)
-
-    told = with_peer(serve, story, Times(connect=0.3))
-    assert told.kind == "network" and "no handshake" in str(told)

@@ -163,8 +163,9 @@ class Governor:
                 self._forget(tree, waiter)
             raise
 
-    def _wait(self, turn: Turn, now: float) -> float | None:
+    def _wait(self, turn: Turn, now: float | None = None) -> float | None:
         """Seconds until this turn may start; None when somebody else has to leave first."""
+        now = self.seconds() if now is None else now
         if self._probe is not None:
             self._mend_if_answered(now)
         wait = self.cool_until - now
