@@ -24,11 +24,11 @@ from retinue.core.spec import Retry
 from retinue.core.state import Thinking
 from retinue.core.values import Assistant, Message, ModelInfo, Result
 from retinue.errors import ModelError
-from retinue.models.dial import Dialer
+from retinue.models.governed_call import Turn
 from retinue.models.governor import Governor
 from retinue.models.http import Client, HttpModel
-from retinue.models.pool import Pool
-from retinue.models.turn import Turn
+from retinue.models.kept_connections import Pool
+from retinue.models.new_connections import Dialer
 from retinue.models.watchdog import Watchdog
 from retinue.testing import call
 from retinue.testing.fake_llm.fake_provider import FAULTS, FakeLLM, Heard

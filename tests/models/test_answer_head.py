@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from retinue.models.answer_head import CHUNKED, MAX_FIELDS, UNTIL_CLOSED, Head, NotHttp, ends_at
-from retinue.models.chunks import MAX_LINE, MAX_TRAILERS, BrokenBody, Chunks
+from retinue.models.chunked_body import MAX_LINE, MAX_TRAILERS, BrokenBody, Chunks
 
 
 def head(*lines: str, end: str = "\r\n") -> Head:

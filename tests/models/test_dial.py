@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from retinue.errors import ConfigError, ModelError, ModelRejected, ModelUnavailable
-from retinue.models import dial
-from retinue.models.dial import Dialer
+from retinue.models import new_connections as dial
 from retinue.models.http import Client, HttpModel, Times
+from retinue.models.new_connections import Dialer
 from tests.models.http_world import KEY, asking, complete, http_model, serving
 from tests.models.test_client import certificate
 from tests.models.test_exchange import CALM, body, fails, once, twice, with_peer

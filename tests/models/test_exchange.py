@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 
 from retinue.errors import ModelError, ModelRejected, ModelUnavailable
-from retinue.models import dial, pool
-from retinue.models.connection import MOST_INTERIM, MOST_UNREAD
-from retinue.models.dial import Route
+from retinue.models import kept_connections as pool
+from retinue.models import new_connections as dial
 from retinue.models.http import Client, HttpModel, Times
+from retinue.models.http_connection import MOST_INTERIM, MOST_UNREAD
+from retinue.models.new_connections import Route
 from tests.models.http_world import KEY, Serve, asking, at_rest, complete, http_model, serving
 from tests.models.test_wire import OK, REPLY, read_request
 from tests.waiting import SECONDS, until

@@ -20,12 +20,12 @@ from retinue.models import machine_limits as machine
 from retinue.models.answer_head import NotHttp
 from retinue.models.base import Progress
 from retinue.models.codec import Codec, Decoder, Options
-from retinue.models.connection import Connection
 from retinue.models.connection_pool import Client, Times
-from retinue.models.dial import NotSafe, ProxyRefused
 from retinue.models.exchange import Wire
+from retinue.models.governed_call import Turn
+from retinue.models.http_connection import Connection
+from retinue.models.new_connections import NotSafe, ProxyRefused
 from retinue.models.provider_errors import no_reason
-from retinue.models.turn import Turn
 from retinue.models.usage_checks import Asked, believed, length
 
 _encode = Encoder().encode

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 from retinue.errors import ConfigError
-from retinue.models.dial import Dialer
+from retinue.models.kept_connections import Pool
 from retinue.models.machine_limits import DESCRIPTORS
-from retinue.models.pool import Pool
+from retinue.models.new_connections import Dialer
 from retinue.models.watchdog import Watchdog
 
 

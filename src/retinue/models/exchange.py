@@ -7,7 +7,7 @@ from urllib.parse import quote, urlsplit
 
 from retinue.errors import ConfigError
 from retinue.formats.host_names import ascii_name
-from retinue.models.dial import Route
+from retinue.models.new_connections import Route
 
 TOGETHER = 256 << 10
 _SAFE = "!$%&'()*+,-./:;=?@_~"

@@ -17,10 +17,10 @@ from dataclasses import dataclass, field
 
 from retinue.errors import ModelError, ModelUnavailable
 from retinue.models import machine_limits as machine
+from retinue.models.governed_call import Turn
 from retinue.models.limit_headers import asked_for, limits_in, used_up
 from retinue.models.provider_settings import Terms
 from retinue.models.rate_bucket import Bucket
-from retinue.models.turn import Turn
 
 BREAK_AFTER = 5
 PROBE_SECONDS = 5.0

@@ -24,11 +24,11 @@ from retinue.models.base import Request
 from retinue.models.codec import Codec, Options
 from retinue.models.connection_pool import Client, Times, checked_url
 from retinue.models.exchange import Wire
+from retinue.models.governed_call import Turn
 from retinue.models.governor import MAX_COOLING, REFUSALS, Governor
 from retinue.models.prompt_cache import Prefix, Warming, Warmth, shortest
 from retinue.models.sent_conversation import Cure, Outgoing, Unit
 from retinue.models.tool_limit import fitting, left_out
-from retinue.models.turn import Turn
 from retinue.models.usage_checks import Asked
 
 __all__ = ["Client", "HttpModel", "Times"]

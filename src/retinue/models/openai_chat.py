@@ -22,9 +22,9 @@ from retinue.errors import ModelError, ModelRejected, ModelUnavailable
 from retinue.formats.safe_text import clean
 from retinue.formats.sse import Events
 from retinue.models.codec import Options, arguments, count, keep_opaque, opaque_for
-from retinue.models.openai_chat_failures import as_a as _as
-from retinue.models.openai_chat_failures import as_json as _json
-from retinue.models.openai_chat_failures import failure
+from retinue.models.openai_chat_errors import as_a as _as
+from retinue.models.openai_chat_errors import as_json as _json
+from retinue.models.openai_chat_errors import failure
 from retinue.models.openai_chat_reply import plain_reply
 from retinue.models.tool_limit import OPENAI
 from retinue.models.usage_checks import grown

@@ -15,7 +15,7 @@ from urllib.parse import unquote, urlsplit
 
 from retinue.errors import ConfigError
 from retinue.models.answer_head import NotHttp
-from retinue.models.connection import Connection
+from retinue.models.http_connection import Connection
 
 REMEMBERED_SECONDS = 300.0
 """So long the addresses of a name are known."""

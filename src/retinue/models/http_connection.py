@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, cast
 
 from retinue.models.answer_head import CHUNKED, MAX_HEAD, UNTIL_CLOSED, Head, NotHttp, ends_at
-from retinue.models.chunks import BrokenBody, Chunks
+from retinue.models.chunked_body import BrokenBody, Chunks
 
 if TYPE_CHECKING:
-    from retinue.models.dial import Route
-    from retinue.models.pool import Pool
+    from retinue.models.kept_connections import Pool
+    from retinue.models.new_connections import Route
 
 MOST_UNREAD = 256 << 10
 """So much of a body may wait to be read; then the peer has to wait."""

@@ -7,8 +7,8 @@ import select
 from collections import deque
 from functools import partial
 
-from retinue.models.connection import Connection
-from retinue.models.dial import Dialer, Route
+from retinue.models.http_connection import Connection
+from retinue.models.new_connections import Dialer, Route
 
 IDLE_SECONDS = 15.0
 """So long a connection is kept that nobody uses. Servers close them after 5 to 75 s, and one that closes while a
