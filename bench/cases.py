@@ -215,12 +215,12 @@ def durable_events() -> Figures:
         bench = Bench(1)
         async with Retinue(path, rules=RULES) as retinue:
             await retinue.run(bench.worker, "warm up")
-            first = retinue._engine._seq
+            first = retinue._engine.position
             began = wall()
             for _ in range(5):
                 runs = await asyncio.gather(*(retinue.spawn(bench.worker, f"item {i}") for i in range(400)))
                 await retinue.wait(*runs)
-            events = retinue._engine._seq - first
+            events = retinue._engine.position - first
             return events / (wall() - began), events
 
     with tempfile.TemporaryDirectory(dir=os.environ.get("BENCH_DIR")) as folder:

@@ -163,6 +163,7 @@ def test_a_connection_that_nobody_uses_is_closed_after_a_while() -> None:
         await until(lambda: not ours._open and ours._sweeper is None)
 
     with_peer(serve, story)
+    assert ended == [0], "nothing more was sent, and then it was closed"
 
 
 def test_a_connection_that_was_closed_while_the_loop_was_blocked_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -86,7 +86,7 @@ class Engine:
         self._open = self._is_performing = False
         self._aside: dict[str, Defect] = {}
         self._waiting: list[Waiter] = []
-        self._seq = 0
+        self.position = 0
         self._failure: BaseException | None = None
         self.timers = Timers(clock.now, self._wanted, lambda id: self.post(id, Woke()))
         self.performer = Performer(self, tools, models, channels, home)
@@ -98,7 +98,7 @@ class Engine:
         """Take the store over and put the trees together; `take_up` then tells the runs."""
         epoch = await self.store.open()
         snapshot = await self.store.load()
-        self._seq = snapshot.last_seq
+        self.position = snapshot.last_seq
         last = await self.store.entries(snapshot.last_seq - 1, limit=1)
         is_clean = bool(last) and isinstance(last[0][1].event, Closed)
         self._open = True
@@ -203,11 +203,6 @@ class Engine:
         """Whether a live run works in a directory or below it."""
         below = f"{place.rstrip('/')}/"
         return any(f"{spec.order.cwd}/".startswith(below) for spec, _ in self.trees.live())
-
-    @property
-    def position(self) -> int:
-        """The last position of the log that is written."""
-        return self._seq
 
     def waiting_for_provider(self, root: str = "") -> list[str]:
         """The runs that wait for their provider, all of them or those of one tree."""
@@ -333,7 +328,7 @@ class Engine:
         try:
             changes = self._without_aside(batch.changes)
             await self._show(changes)
-            first, self._seq = batch.seq - len(changes.entries) + 1, batch.seq
+            first, self.position = batch.seq - len(changes.entries) + 1, batch.seq
             if self.bus.busy:
                 self.bus.publish(first, changes.entries)
             for effect in changes.effects:
