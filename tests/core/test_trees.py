@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from retinue.core import machine
 from retinue.core.events import Broken, Forgotten, Requested
@@ -114,3 +115,11 @@ def test_a_conversation_that_goes_on_is_not_forgotten() -> None:
     story.reply("b", "done")
     assert story.post("", Forgotten(root="a")) == ""
     assert story.leaks() == {}
+
+
+def test_a_run_that_ends_before_it_is_taken_up_again_has_no_defect() -> None:
+    """What is on record of an ended run is the fold of its log, and says nothing of a tree that was set aside."""
+    story = two()
+    story.tree("a").runs["a"] = replace(story.run("a"), defect="KeyError")
+    story.cancel("a")
+    assert story.row("a").run.state == story.state("a") and story.rows["a"].defect == ""

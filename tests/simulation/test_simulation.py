@@ -27,6 +27,11 @@ def test_no_schedule_of_the_pure_machine_breaks_an_invariant(part: int) -> None:
     assert crashes > 3 * n
 
 
+@pytest.mark.parametrize("seed", [500_428, 501_409, 503_734])
+def test_schedules_that_broke_an_invariant_once_do_so_no_more(seed: int) -> None:
+    assert work(("pure", seed, 1))[3] == []
+
+
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("part", range(4))
 def test_no_schedule_of_the_real_engine_breaks_an_invariant(part: int) -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from retinue.core.account import UNLIMITED, Account
+from retinue.core.account import DIMENSIONS, UNLIMITED, Account
 from retinue.core.budget_queues import LATEST
+from retinue.core.ledger import Ledger
 from retinue.core.state import NOTHING, Asking, Queued, Run, Short, Thinking, Waiting
 from retinue.core.tree import Tree
 
@@ -29,13 +30,16 @@ def check(tree: Tree) -> str:
         heads = [ledger.lines.first(found.account, has_grant=has_grant) for has_grant in (True, False)]
         if asks and first not in [head[0] for head in heads if head is not None]:
             continue  # it is short, too, and hears of it when those before it were answered
+        if found.word == "short" and found.account != account and _lacks(ledger, first, account, free=True):
+            continue  # others have spent more above meanwhile: it hears of that when it has its turn here
         if verdict.account == account and found[:2] != verdict[:2]:
             return f"I15 {first} could go on and waits for its budget at {account}"
         is_silent = not (asks and isinstance(state, Short) and state.asks)
         if verdict.account == account and found.word == "short" and is_silent:
             return f"I30 {first} waits at {account} for an answer, and nobody is asked"
     for id, (ask, ticket, verdict) in ledger.waits.items():
-        if ask.asked and ledger.look(id, ask, ticket) != verdict:
+        is_news = ask.asked and ledger.look(id, ask, ticket) != verdict
+        if is_news and not _lacks(ledger, id, verdict.account, only=ask.asked):
             return f"I30 {id} asks about the limit of {verdict.account} and would not have to"
     for id, run in tree.runs.items():
         state, account_ = run.state, ledger.accounts[id]
@@ -50,6 +54,20 @@ def check(tree: Tree) -> str:
             if limit is not None and not is_last and account_.reserve[i] < kept[i]:
                 return f"I10 {id} could not pay a last turn after its call: {account_}"
     return ""
+
+
+def _lacks(ledger: Ledger, id: str, account: str, *, only: str = "", free: bool = False) -> bool:
+    """Whether a call of `id` is too large for what this account has: even if all came back that is held for calls and
+    grants, or as it is now (`free`). Of one amount, or of any."""
+    ask = ledger.waits[id][0]
+    draw = next(draw for draw in ledger.draws(id) if draw.account.id == account)
+    for i in draw.amounts:
+        if only in ("", DIMENSIONS[i]):
+            need = ask.need[i] + (ask.last[i] if draw.is_own and not ask.is_last else 0)
+            left = draw.unspent(i) - draw.account.held[i] if free else ledger.left(draw, i)
+            if ask.need[i] and left < need:
+                return True
+    return False
 
 
 class Order:

@@ -207,6 +207,7 @@ def conclude(run: Run, d: Desk, ending: Ending) -> Run:
     run = replace(
         run,
         state=Ended(ending=ending),
+        defect="",  # it may end before it was taken up again
         wake_at=None,
         deadline=None,
         said="",
