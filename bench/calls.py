@@ -24,9 +24,9 @@ import aiohttp
 
 from retinue.core.history import Conversation, History
 from retinue.core.values import ModelInfo, User
-from retinue.models.anthropic import Anthropic
+from retinue.models.anthropic import AnthropicCodec
 from retinue.models.base import Request
-from retinue.models.http import Client, HttpModel
+from retinue.models.http import ConnectionPool, HttpModel
 from retinue.models.machine_limits import DESCRIPTORS
 
 EVENTS: tuple[dict[str, Any], ...] = (
@@ -96,13 +96,13 @@ def request(n: int, model: str = "m", root: str = "") -> Request:
     )
 
 
-def http_model(url: str, client: Client, name: str = "m", **fields: Any) -> HttpModel:
+def http_model(url: str, client: ConnectionPool, name: str = "m", **fields: Any) -> HttpModel:
     info = ModelInfo(name=name, max_output=1_024)
-    return HttpModel(info, Anthropic(), model=name, base_url=url, key="k", client=client, **fields)
+    return HttpModel(info, AnthropicCodec(), model=name, base_url=url, key="k", client=client, **fields)
 
 
 async def many(url: str, n: int) -> float:
-    client = Client()
+    client = ConnectionPool()
     model = http_model(url, client)
     began = time.perf_counter()
     replies = await asyncio.gather(*(model.complete(request(i), lambda text: None) for i in range(n)))
@@ -127,7 +127,7 @@ async def bare(url: str, n: int) -> float:
 
 async def parked(url: str, n: int) -> dict[str, float]:
     """Silent calls of one tree; what others wait meanwhile, and how soon the silent ones are gone."""
-    client = Client()
+    client = ConnectionPool()
     silent = http_model(url, client, "silent")
     loud = http_model(url, client, "m", governor=silent.governor, warmth=silent.warmth)
     held = [asyncio.create_task(silent.complete(request(i, "silent", "big"), lambda text: None)) for i in range(n)]

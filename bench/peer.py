@@ -17,8 +17,8 @@ from retinue.core.tree import Changes
 from retinue.core.values import Assistant, Call, Ending, ModelInfo, Result, User
 from retinue.models.base import Request
 from retinue.models.codec import Options
-from retinue.models.http import Client, HttpModel
-from retinue.models.openai_chat import OpenAIChat
+from retinue.models.http import ConnectionPool, HttpModel
+from retinue.models.openai_chat import OpenAIChatCodec
 from retinue.testing import MemoryStore, Scripted, call
 
 NAME = "retinue"
@@ -44,7 +44,7 @@ class Peer:
             """Delegate a task."""
             return caller.spawn("worker", task)
 
-        self.client = Client()
+        self.client = ConnectionPool()
         model = self._model()
         self.worker = Agent("worker", SYSTEM, model=model, tools=[lookup], options={"max_turns": 10_000})
         self.lead = Agent("lead", PARENT_SYSTEM, model=model, tools=[delegate], staff=[self.worker])
@@ -57,7 +57,7 @@ class Peer:
         info = ModelInfo(name="fake", window=10**9, max_output=1_024)
         if self.ctx.mode == "inproc":
             return Scripted(self._fake, info=info)
-        codec = OpenAIChat(limit_field="max_tokens", cache_key=False)
+        codec = OpenAIChatCodec(limit_field="max_tokens", cache_key=False)
         options = Options(stream=False, cache=False)
         url = self.ctx.base_url + "/v1"
         return HttpModel(info, codec, model="fake", base_url=url, key="x", client=self.client, options=options)

@@ -19,7 +19,7 @@ from pathlib import Path
 from retinue.core.spec import Order, Spec
 from retinue.core.state import Queued, Run
 from retinue.tools.base import Answer, Caller
-from retinue.tools.builtin.search import Search
+from retinue.tools.builtin.search import SearchTool
 
 WORDS = ("alpha", "beta", "gamma", "delta", "import", "return", "value", "index", "buffer", "parser", "token", "packet")
 PLAIN = {"lines": ["--line-number"], "files": ["--files-with-matches"], "count": ["--count"]}
@@ -37,7 +37,7 @@ def grow(root: Path, n_files: int) -> None:
     (root / ".gitignore").write_text("*.log\nbuild/\n")
 
 
-async def ours(search: Search, caller: Caller, pattern: str, mode: str) -> float:
+async def ours(search: SearchTool, caller: Caller, pattern: str, mode: str) -> float:
     start = time.perf_counter()
     answer = await search.run(caller, {"pattern": pattern, "mode": mode})
     assert isinstance(answer, Answer) and not answer.error, answer
@@ -58,7 +58,7 @@ async def measure(n_files: int, rounds: int) -> dict[str, object]:
         spec = Spec(id="r", order=Order(agent="bench", task="search"), root="r")
         run = Run(id="r", state=Queued())
         caller = Caller(spec=spec, run=run, call_id="c", index=0, key="k", at=0, root=folder)
-        search = Search()
+        search = SearchTool()
         rows = {}
         for name, pattern in (("few", r"def \w+\("), ("many", "parser token")):
             for mode in PLAIN:

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from retinue.core.tree import Changes
-from retinue.host.listing import Shelf
-from retinue.host.project_paths import Places
+from retinue.host.listing import RunListing
+from retinue.host.project_paths import ProjectPaths
 from retinue.store.sqlite.sqlite_store import SqliteStore
-from retinue.store.sqlite.tables import Batch, encode
+from retinue.store.sqlite.tables import RowBatch, encode
 from tests.contracts.world import World
 from tests.store.old import Old
 
@@ -35,7 +35,7 @@ def stock(n_trees: int, text: str = "x" * 500) -> Iterator[tuple[str, Changes]]:
         yield root, world.take()
 
 
-def batches(n_trees: int, text: str = "x" * 500) -> Iterator[tuple[str, Batch]]:
+def batches(n_trees: int, text: str = "x" * 500) -> Iterator[tuple[str, RowBatch]]:
     for root, changes in stock(n_trees, text):
         yield root, encode(changes)
 
@@ -78,7 +78,7 @@ def tree_listing() -> Figures:
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "log.db")
         roots = fill(path, 10_000)
-        with Shelf(Places(root=folder, cwd=folder, store=path, socket="", log="")) as shelf:
+        with RunListing(ProjectPaths(root=folder, cwd=folder, store=path, socket="", log="")) as shelf:
             assert len(shelf.below(roots[0])) == CHILDREN
             some = roots[:: len(roots) // 200]
             assert shelf._db is not None

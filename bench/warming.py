@@ -19,10 +19,10 @@ from typing import Any
 
 from retinue import Agent, Caller, Orders, Retinue, tool
 from retinue.core.values import ModelInfo
-from retinue.models.anthropic import Anthropic
+from retinue.models.anthropic import AnthropicCodec
 from retinue.models.codec import Options
-from retinue.models.http import Client, HttpModel
-from retinue.models.openai_chat import OpenAIChat
+from retinue.models.http import ConnectionPool, HttpModel
+from retinue.models.openai_chat import OpenAIChatCodec
 
 LONG = "You know all of this, and it is the same for all of you. " * 200
 SONNET = ModelInfo(
@@ -30,21 +30,21 @@ SONNET = ModelInfo(
 )
 PLAIN = ModelInfo(name="m", max_output=1_024)
 CASES: dict[str, dict[str, Any]] = {
-    "a server that copied a dialect": {"info": PLAIN, "codec": OpenAIChat, "model": "m"},
-    "the same, not streamed": {"info": PLAIN, "codec": OpenAIChat, "model": "m", "stream": False},
-    "Anthropic, prefix too short": {"info": SONNET, "codec": Anthropic, "model": "claude-opus-4-6"},
-    "Anthropic, worth it": {"info": SONNET, "codec": Anthropic, "model": "claude-sonnet-4-5"},
+    "a server that copied a dialect": {"info": PLAIN, "codec": OpenAIChatCodec, "model": "m"},
+    "the same, not streamed": {"info": PLAIN, "codec": OpenAIChatCodec, "model": "m", "stream": False},
+    "Anthropic, prefix too short": {"info": SONNET, "codec": AnthropicCodec, "model": "claude-opus-4-6"},
+    "Anthropic, worth it": {"info": SONNET, "codec": AnthropicCodec, "model": "claude-sonnet-4-5"},
     "Anthropic, worth it, no cache": {
         "info": SONNET,
-        "codec": Anthropic,
+        "codec": AnthropicCodec,
         "model": "claude-sonnet-4-5",
         "cache": False,
     },
 }
 
 
-def made(url: str, client: Client, case: dict[str, Any]) -> HttpModel:
-    base = f"{url}/v1" if case["codec"] is OpenAIChat else url
+def made(url: str, client: ConnectionPool, case: dict[str, Any]) -> HttpModel:
+    base = f"{url}/v1" if case["codec"] is OpenAIChatCodec else url
     options = Options(stream=case.get("stream", True), cache=case.get("cache", True))
     return HttpModel(
         case["info"], case["codec"](), model=case["model"], base_url=base, key="k", client=client, options=options
@@ -94,7 +94,7 @@ async def measured(url: str, name: str, n: int, rounds: int) -> None:
     for what, run in (("fan-out", fan_out), ("forks", forks)):
         took, costs, waits = [], [], 0
         for _ in range(rounds):
-            client = Client()
+            client = ConnectionPool()
             model = made(url, client, CASES[name])
             seconds, usd = await run(model, n)
             waits = getattr(model.warmth, "waits", 0)

@@ -1,6 +1,7 @@
-"""Sizes and docstrings. The direction of imports is checked by import-linter (pyproject.toml)."""
+"""Sizes, names and docstrings. The direction of imports is checked by import-linter (pyproject.toml)."""
 
 import ast
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -58,3 +59,22 @@ def test_each_module_states_its_idea_in_a_docstring() -> None:
 
 def test_an_example_fits_on_a_screen() -> None:
     assert too_long(sorted((ROOT / "examples").glob("*.py")), MAX_EXAMPLE_LINES) == []
+
+
+def test_no_two_modules_have_one_name() -> None:
+    """But ports (`base`), and commands, which are named after what is typed."""
+    files = [path for path in python_files(SOURCE) if path.parent.name != "commands"]
+    names = Counter(path.stem for path in files if path.stem not in ("__init__", "__main__", "base"))
+    assert [name for name, n in names.items() if n > 1] == []
+
+
+def test_no_two_public_classes_have_one_name() -> None:
+    """But the requests of the line protocol, which are always written with their module."""
+    files = [path for path in python_files(SOURCE) if name_of(path) != "src/retinue/host/requests.py"]
+    classes = Counter(
+        node.name
+        for path in files
+        for node in ast.parse(path.read_bytes()).body
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
+    )
+    assert len(classes) > 500 and [name for name, n in classes.items() if n > 1] == []

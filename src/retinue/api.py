@@ -24,11 +24,11 @@ from retinue.core.state import Ended, account_refusal
 from retinue.core.values import Capabilities, Mail, Message, Rules, checked
 from retinue.errors import ConfigError, NotFound, Refused, RetinueError
 from retinue.maintenance import Retention
-from retinue.models.base import Model, Models
+from retinue.models.base import Model, ModelCatalog
 from retinue.models.tool_limit import fitting, left_out
 from retinue.outcomes import Node, Outcome, build_outcome, state_word
 from retinue.pricing import PriceTag, Pricing
-from retinue.registry import Crew
+from retinue.registry import Registry
 from retinue.runtime.clock import Clock, SystemClock
 from retinue.runtime.engine import Engine
 from retinue.runtime.secret_filter import learn_from
@@ -38,7 +38,7 @@ from retinue.store.base import Row, Store, Summary
 from retinue.store.memory import MemoryStore
 from retinue.store.sqlite.sqlite_store import SqliteStore
 from retinue.tools.builtin.artifacts import PAGE
-from retinue.tools.builtin.builtin_tools import Kit
+from retinue.tools.builtin.builtin_tools import BuiltinTools
 from retinue.tools.toolbox import Toolbox
 
 
@@ -59,7 +59,7 @@ class Retinue(Steps):
         agents: Sequence[Agent] = (),
         rules: Rules | None = None,
         channels: Mapping[str, Channel] | None = None,
-        models: Models | None = None,
+        models: ModelCatalog | None = None,
         clock: Clock | None = None,
         workspace: str | Path | None = None,
         unsafe_bare: bool = False,
@@ -77,7 +77,7 @@ class Retinue(Steps):
         folder = Path(f"{opened.path}.tools") if isinstance(opened, SqliteStore) else None
         page = max(64, min(PAGE, rules.text_cap - 200))
         private = own_places(opened.path if isinstance(opened, SqliteStore) else "")
-        kit = Kit(opened, folder, page=page, unsafe_bare=unsafe_bare, private=private)
+        kit = BuiltinTools(opened, folder, page=page, unsafe_bare=unsafe_bare, private=private)
         toolbox, known_models = Toolbox(kit), dict[str, Model]()
         self._asked: dict[str, asyncio.Future[str]] = {}
         home = os.path.realpath(workspace or os.getcwd())
@@ -85,7 +85,7 @@ class Retinue(Steps):
         learn_from(redactor, environment_secrets(), *(channels or {}).values())
         ports = (opened, clock, toolbox, known_models, channels or {})
         super().__init__(Engine(*ports, rules, home, redactor, private), kit, retention)
-        self._crew = Crew(self._engine, toolbox, kit, known_models, models, home)
+        self._crew = Registry(self._engine, toolbox, kit, known_models, models, home)
         self._pricing = Pricing(self._engine.trees.shared)
         self._first = tuple(agents)
 
@@ -399,7 +399,7 @@ def run_sync(
     store: str | Path | Store | None = None,
     agents: Sequence[Agent] = (),
     channels: Mapping[str, Channel] | None = None,
-    models: Models | None = None,
+    models: ModelCatalog | None = None,
     **options: Any,
 ) -> Outcome:
     """Run one agent in a program that has no event loop of its own, to the end of everything that it has started."""

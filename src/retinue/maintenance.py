@@ -21,7 +21,7 @@ from retinue.errors import NotFound, Refused, RetinueError
 from retinue.runtime.bus import Watcher
 from retinue.runtime.engine import Engine
 from retinue.store.base import Compacted, Progress, Row
-from retinue.tools.builtin.builtin_tools import Kit
+from retinue.tools.builtin.builtin_tools import BuiltinTools
 
 log = logging.getLogger("retinue")
 AT_ONCE = 20
@@ -46,7 +46,7 @@ class Retention(Value):
 class Housekeeping:
     """The part of `Retinue` that looks after what is on record."""
 
-    def __init__(self, engine: Engine, kit: Kit, retention: Retention) -> None:
+    def __init__(self, engine: Engine, kit: BuiltinTools, retention: Retention) -> None:
         self._engine, self._kit, self._retention = engine, kit, retention
         self._store, self._clock = engine.store, engine.clock
         self._keeping: asyncio.Task[None] | None = None

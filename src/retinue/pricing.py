@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from retinue.core.cache_figures import Cached, Prefixes, Tag
-from retinue.core.price_tags import Expected, Source, expect
+from retinue.core.price_tags import Expected, PrefixSource, expect
 from retinue.core.shared import Shared
 from retinue.core.spec import Base, Order, Spec
 from retinue.core.state import Run, calls_of
@@ -80,7 +80,7 @@ def children_tag(shared: Shared, spec: Spec, run: Run, orders: Sequence[Order], 
             return None
         source = None
         if order.context.kind == "fork":
-            source = Source(spec, run, Base(conversation=spec.conversation, length=length, start=run.start))
+            source = PrefixSource(spec, run, Base(conversation=spec.conversation, length=length, start=run.start))
             order = msgspec.structs.replace(order, instructions=spec.order.instructions)
         expected = expect(shared, order, model, now, source)
         tags.append(expected.tag(is_first=not prefixes.is_warm(expected.prefix, now)))
@@ -118,5 +118,5 @@ class Pricing:
         model = order.model or (definition.model if definition is not None else "")
         if model not in self._shared.models:
             return None
-        source = Source(row.spec, row.run, base) if row is not None and base is not None else None
+        source = PrefixSource(row.spec, row.run, base) if row is not None and base is not None else None
         return expect(self._shared, order, model, now, source, (order.access.tools, order.access.deny))

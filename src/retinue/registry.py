@@ -15,16 +15,16 @@ from retinue.core.spawn import check_rules
 from retinue.core.spec import Order
 from retinue.core.values import checked
 from retinue.errors import ConfigError, NotFound, Refused
-from retinue.models.base import Model, Models
+from retinue.models.base import Model, ModelCatalog
 from retinue.runtime.engine import Engine
 from retinue.runtime.secret_filter import learn_from
 from retinue.sandbox.open_directories import real_paths
 from retinue.tools.base import Tool
-from retinue.tools.builtin.builtin_tools import Kit
+from retinue.tools.builtin.builtin_tools import BuiltinTools
 from retinue.tools.toolbox import Toolbox
 
 
-class Crew:
+class Registry:
     """Whoever may run here. `models` and the toolbox are the engine's too: what is learned here is known there. `home`
     is where runs work that are not told otherwise."""
 
@@ -32,9 +32,9 @@ class Crew:
         self,
         engine: Engine,
         toolbox: Toolbox,
-        kit: Kit,
+        kit: BuiltinTools,
         models: dict[str, Model],
-        catalog: Models | None,
+        catalog: ModelCatalog | None,
         home: str,
     ) -> None:
         self._engine, self._toolbox, self._kit, self._home = engine, toolbox, kit, home

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from retinue.agent_files.agent_spec import AgentSpec, Complaint, Dialect
+from retinue.agent_files.agent_spec import AgentSpec, Dialect, FileComplaint
 from retinue.agent_files.loader import Loader
 
 WILD = Path(__file__).parent / "wild"
@@ -36,5 +36,5 @@ def spec_of(folder: Path, text: str | bytes, dialect: Dialect = "claude", name: 
     return spec
 
 
-def said(complaints: tuple[Complaint, ...] | list[Complaint], severity: str = "") -> list[tuple[int, str]]:
+def said(complaints: tuple[FileComplaint, ...] | list[FileComplaint], severity: str = "") -> list[tuple[int, str]]:
     return [(c.line, c.message) for c in complaints if not severity or c.severity == severity]

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from retinue.agent_files.agent_spec import AgentSpec, Library, Source
+from retinue.agent_files.agent_spec import AgentSpec, DefinitionSource, FoundAgents
 from retinue.agent_files.discovery import find_agents, project_root_of
 from retinue.sandbox.bounded_read import read_beneath
 from tests.agent_files.helpers import agent, project, said
@@ -27,7 +27,7 @@ def test_the_command_line_goes_before_the_project_before_the_user_before_what_is
     root = project(tmp_path / "p", {f".claude/agents/{n}.md": agent(n, body="project") for n in ("a", "b")})
     home = project(tmp_path / "h", {f".claude/agents/{n}.md": agent(n, body="user") for n in ("a", "b", "c")})
     extra = json.dumps({"a": {"description": "d", "prompt": "command"}})
-    built = [AgentSpec(name=n, instructions="built-in", source=Source(path=f"{n}.md")) for n in "abcd"]
+    built = [AgentSpec(name=n, instructions="built-in", source=DefinitionSource(path=f"{n}.md")) for n in "abcd"]
     library = find_agents(root, home, root, [extra], builtin=built)
     assert {n: s.instructions for n, s in library.agents.items()} == {
         "a": "command",
@@ -251,7 +251,7 @@ def test_names_of_files_need_not_be_text(tmp_path: Path) -> None:
         file.write(agent("strange", "tools: Nothing").encode())
     library = find_agents(root)
     assert [s.name for s in library.everything()] == ["x", "strange"]
-    assert msgspec.json.decode(msgspec.json.encode(library), type=Library) == library
+    assert msgspec.json.decode(msgspec.json.encode(library), type=FoundAgents) == library
 
 
 def test_what_a_stranger_repeats_ten_thousand_times_is_complained_of_fifty_times(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from retinue.agent_files.agent_spec import Complaint
+from retinue.agent_files.agent_spec import FileComplaint
 from retinue.agent_files.discovery import find_agents
 from retinue.agent_files.lint import lint
 from retinue.agent_files.skills import find_skills
@@ -115,6 +115,6 @@ def test_no_file_writes_on_the_terminal(tmp_path: Path) -> None:
 
 
 def test_a_complaint_reads_like_a_compilers() -> None:
-    said = Complaint(path="a.md", line=3, message="wrong", hint="do this")
+    said = FileComplaint(path="a.md", line=3, message="wrong", hint="do this")
     assert str(said) == "a.md:3: warning: wrong (do this)"
     assert render_lint([said]) == [str(said), "1 warning"]

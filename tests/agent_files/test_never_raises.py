@@ -13,7 +13,7 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from retinue.agent_files.agent_spec import AgentSpec, Complaint, Dialect, Library
+from retinue.agent_files.agent_spec import AgentSpec, Dialect, FileComplaint, FoundAgents
 from retinue.agent_files.conversion import to_agents
 from retinue.agent_files.dialects import claude, codex, copilot, cursor, opencode
 from retinue.agent_files.dialects import gemini_cli as gemini
@@ -55,7 +55,7 @@ UNCHECKED = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 relaxed = settings(max_examples=60, deadline=None, suppress_health_check=UNCHECKED)
 
 
-def wrong(specs: list[AgentSpec], complaints: list[Complaint]) -> list[str]:
+def wrong(specs: list[AgentSpec], complaints: list[FileComplaint]) -> list[str]:
     """What everybody downstream does with a spec must work too; whatever does not."""
     out = []
     for spec in specs:
@@ -67,7 +67,7 @@ def wrong(specs: list[AgentSpec], complaints: list[Complaint]) -> list[str]:
             out.append(f"{spec} has no name")
         if not (spec.broken or spec.tools != () or "tools is empty" in str(spec.complaints) or spec.deny):
             out.append(f"{spec} has no tools, and nobody is told")
-    library = Library(
+    library = FoundAgents(
         agents={s.name: s for s in specs if not s.broken},
         broken=tuple(s for s in specs if s.broken),
         complaints=tuple(complaints),
@@ -80,7 +80,7 @@ def wrong(specs: list[AgentSpec], complaints: list[Complaint]) -> list[str]:
     return [*out, *(f"{agent} has no name" for agent in made if not agent.name)]
 
 
-def read(folder: Path, name: str, raw: bytes, dialect: Dialect) -> tuple[list[AgentSpec], list[Complaint]]:
+def read(folder: Path, name: str, raw: bytes, dialect: Dialect) -> tuple[list[AgentSpec], list[FileComplaint]]:
     path = folder / name
     path.unlink(missing_ok=True)  # some file systems wait for the disk when a file is written over
     path.write_bytes(raw)

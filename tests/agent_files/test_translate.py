@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from retinue import Agent, Capabilities, ConfigError, run_sync, tool
-from retinue.agent_files.agent_spec import AgentSpec, Library
+from retinue.agent_files.agent_spec import AgentSpec, FoundAgents
 from retinue.agent_files.agents_md import loaded_files
 from retinue.agent_files.conversion import INHERITED, not_expressed, provider_name, to_agents
 from retinue.agent_files.discovery import find_agents
 from retinue.agent_files.permission_rules import permit_rules, spawnable
 from retinue.agent_files.skills import SkillTool, find_skills
-from retinue.agent_files.start_agent_tool import StaffTool
+from retinue.agent_files.start_agent_tool import StartAgentTool
 from retinue.agent_files.tool_aliases import CANONICAL
 from retinue.core.permissions import read_rule
 from retinue.core.values import Budget
@@ -22,7 +22,7 @@ from retinue.testing import Scripted, call
 from tests.agent_files.helpers import agent, project, said
 
 
-def library(root: Path, **agents: str) -> Library:
+def library(root: Path, **agents: str) -> FoundAgents:
     files = {f".retinue/agents/{name}.md": text for name, text in agents.items()}
     return find_agents(project(root, files), trusted=True)
 
@@ -152,7 +152,7 @@ def add_nothing(thought: str) -> str:
 
 def test_what_staff_is_for_is_told_to_the_model(tmp_path: Path) -> None:
     specs = library(tmp_path, a=agent("a"), b=agent("b")).agents
-    staff = StaffTool(specs)
+    staff = StartAgentTool(specs)
     assert staff.schema.description.endswith("There are:\n- a: the agent a\n- b: the agent b")
     assert staff.schema.parameters["properties"]["name"]["enum"] == ["a", "b"]
     assert staff.summary({"name": "a", "task": "look\n there"}) == "agent a: look there"

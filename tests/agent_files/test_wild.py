@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from retinue.agent_files.agent_spec import AgentSpec, Library
+from retinue.agent_files.agent_spec import AgentSpec, FoundAgents
 from retinue.agent_files.discovery import find_agents
 from tests.agent_files.helpers import WILD
 
@@ -27,7 +27,7 @@ PLACES = {
 
 
 @pytest.fixture(scope="module")
-def wild(tmp_path_factory: pytest.TempPathFactory) -> Library:
+def wild(tmp_path_factory: pytest.TempPathFactory) -> FoundAgents:
     root = tmp_path_factory.mktemp("wild")
     (root / ".git").mkdir()
     for dialect, place in PLACES.items():
@@ -48,17 +48,17 @@ def plain(spec: AgentSpec, root: str) -> dict[str, Any]:
     return out
 
 
-def test_every_dialect_becomes_the_spec_that_it_means(wild: Library) -> None:
+def test_every_dialect_becomes_the_spec_that_it_means(wild: FoundAgents) -> None:
     root = str(Path(wild.places[0]).parent.parent)
     made = {name: plain(spec, root) for name, spec in wild.agents.items()}
     assert made == json.loads(GOLDEN.read_text())
 
 
-def test_nothing_in_the_wild_is_broken_or_shadowed(wild: Library) -> None:
+def test_nothing_in_the_wild_is_broken_or_shadowed(wild: FoundAgents) -> None:
     assert wild.broken == ()
     assert wild.shadowed == ()
     assert {c.severity for c in wild.complaints} == {"note"}
 
 
-def test_all_seven_dialects_are_there(wild: Library) -> None:
+def test_all_seven_dialects_are_there(wild: FoundAgents) -> None:
     assert {spec.source.dialect for spec in wild.agents.values()} == set(PLACES)

@@ -15,7 +15,7 @@ from retinue import Agent, Budget
 from retinue.core.values import ModelInfo, Reply, Usage
 from retinue.models.base import Request
 from retinue.testing import Scripted
-from retinue.testing.fake_llm.fake_provider import FakeLLM, Settings
+from retinue.testing.fake_llm.fake_provider import FakeLLM, FakeSettings
 from tests.api.house import Home, last, lead_of, on_virtual_time
 from tests.api.test_kill_loops import die
 
@@ -114,12 +114,12 @@ LIFE = """
 import asyncio, sys
 from retinue import Agent, Budget, Retinue
 from retinue.models.catalog import Catalog
-from retinue.models.provider_settings import Terms
+from retinue.models.provider_settings import ProviderTerms
 from tests.api.house import lead_of
 
 async def main(store, url):
     environ = {"ANTHROPIC_API_KEY": "sk-canary-7f3a9c51e2b84d06", "ANTHROPIC_BASE_URL": url}
-    terms = Terms(max_concurrent=5, start_concurrent=5)
+    terms = ProviderTerms(max_concurrent=5, start_concurrent=5)
     catalog = Catalog(environ, terms={"anthropic": terms})
     child = Agent("child", model="anthropic:claude-haiku-4-5")
     lead = lead_of(child, 60)
@@ -147,7 +147,7 @@ def test_a_killed_process_pays_for_what_its_provider_has_heard(tmp_path: Path) -
             await hold.wait()
             return "done"
 
-        async with FakeLLM(answer, settings=Settings(keep=1_000)) as llm:
+        async with FakeLLM(answer, settings=FakeSettings(keep=1_000)) as llm:
             process = await live(llm.url)
             await until(lambda: llm.open == 5 or process.returncode is not None)
             process.send_signal(signal.SIGKILL)

@@ -15,11 +15,11 @@ from retinue.models.base import Request
 from retinue.open_questions import open_questions
 from retinue.testing import Scripted, VirtualClock, call
 from retinue.tools.base import Caller, Returned
-from retinue.tools.builtin.builtin_tool import Arguments, Builtin
+from retinue.tools.builtin.builtin_tool import Builtin, ToolArguments
 from tests.api.house import STORES, Home, agent, ended, lead_of, on_virtual_time
 
 
-class Note(Arguments):
+class Note(ToolArguments):
     path: str
     text: str = ""
 

@@ -16,7 +16,7 @@ from retinue.errors import ConfigError
 from retinue.models.codec import Options
 from retinue.models.http import HttpModel
 from retinue.testing import call
-from retinue.testing.fake_llm.fake_provider import Heard
+from retinue.testing.fake_llm.fake_provider import ParsedRequest
 from tests.models.http_world import QUICK, talking
 
 N = 5
@@ -34,7 +34,7 @@ PROVIDERS: dict[str, dict[str, Any]] = {
 """Anthropic is told what to cache, and charges for it; the others do by themselves what they do."""
 
 
-def script(heard: Heard) -> Any:
+def script(heard: ParsedRequest) -> Any:
     """Whoever is told to begin hires in its second turn; everybody else answers."""
     asked = [m.text for m in heard.messages if isinstance(m, User)] == ["Begin."]
     if asked and heard.turn == 0:

@@ -10,7 +10,7 @@ import pytest
 from retinue import Agent, ConfigError, Retention, Retinue
 from retinue.store.sqlite.sqlite_store import SqliteStore
 from retinue.testing import MemoryStore, Scripted, VirtualClock, run_virtual
-from retinue.tools.builtin.command_record import Spool, Start
+from retinue.tools.builtin.command_record import CommandRecord, CommandStart
 from tests.contracts.store import run_async
 
 KINDS = ("memory", "sqlite")
@@ -108,7 +108,7 @@ async def test_forgetting_takes_artifacts_and_the_records_of_commands_along(tmp_
         folder = tmp_path / "log.db.tools" / "shell"
         folder.mkdir(parents=True)
         for n, run in enumerate((gone, kept, last)):
-            Spool(folder / f"spool{n}").create(Start(run=run, command="true", at=1.0, tag="t"))
+            CommandRecord(folder / f"spool{n}").create(CommandStart(run=run, command="true", at=1.0, tag="t"))
         await retinue.forget(gone)
         assert sorted(os.listdir(folder)) == ["spool1", "spool2"]
         assert await retinue.artifact(named) == b"spilled"

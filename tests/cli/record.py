@@ -18,7 +18,7 @@ from retinue.core.values import ModelInfo
 from retinue.host import follow as inside
 from retinue.host import requests as wire
 from retinue.testing import MemoryStore, Scripted, VirtualClock, call, run_virtual
-from retinue.tools.builtin.builtin_tool import Arguments, Builtin
+from retinue.tools.builtin.builtin_tool import Builtin, ToolArguments
 from tests.api.house import hiring
 
 FOLDER = Path(__file__).parent / "fixtures"
@@ -128,7 +128,7 @@ async def cancel(items: list[wire.Item]) -> None:
         await watching
 
 
-class Note(Arguments):
+class Note(ToolArguments):
     path: str
 
 

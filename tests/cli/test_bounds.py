@@ -11,20 +11,20 @@ import pytest
 
 from retinue import Agent, Retinue
 from retinue.cli.terminal.screen import Focus, Screen
-from retinue.cli.tui.project_runs import Board
+from retinue.cli.tui.project_runs import ProjectRuns
 from retinue.cli.tui.top_app import cells, headline
 from retinue.core.values import ModelInfo, Usage
 from retinue.formats.money import money
 from retinue.host import project_paths as places
-from retinue.host.listing import Shelf
-from retinue.host.record import Book
+from retinue.host.listing import RunListing
+from retinue.host.record import RecordReader
 from retinue.models.base import Request
 from retinue.store.sqlite.sqlite_store import SqliteStore
 from retinue.testing import Scripted, call
 from retinue.view import format as words
 from retinue.view import totals as facts
 from retinue.view.export_formats import FORMATS
-from retinue.view.rows import View
+from retinue.view.rows import TreeView
 from retinue.view.updates import conclude
 from tests.api.house import hiring, last
 from tests.api.test_kill_loops import die
@@ -82,7 +82,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
 
 def amounts(home: House) -> tuple[str, str]:
     """Tokens and dollars of the tree, as they are with all bounds."""
-    with Shelf(places.find(home.env, cwd=str(home.project))) as shelf:
+    with RunListing(places.find(home.env, cwd=str(home.project))) as shelf:
         (line,) = shelf.roots()
     assert line.usd is not None and line.usd > line.usd_estimated > 0
     tokens, usd = words.amounts(line)
@@ -116,21 +116,21 @@ def test_json_says_that_the_cost_is_not_known(home: House) -> None:
 def test_the_views_mark_it_and_the_sum_of_today_is_no_fact(home: House) -> None:
     tokens, usd = amounts(home)
     found = places.find(home.env, cwd=str(home.project))
-    view = View()
-    with Book(found) as book:
-        final = book.tree(Shelf(found).roots()[0].id)
+    view = TreeView()
+    with RecordReader(found) as book:
+        final = book.tree(RunListing(found).roots()[0].id)
         assert all(FORMATS[name](book, final) for name in FORMATS)
     conclude(view, final)
     frame = "\n".join(line.plain for line in Screen(view).frame(Focus(), 0, 140, 40))
     assert f"≤{tokens}" in frame and f"≤{usd}" in frame
-    board = Board(found, home.env)
+    board = ProjectRuns(found, home.env)
     board.refresh()
     assert f"today at most {usd}" in headline(board).plain
     row = board.view.row(final.rows[0].spec.id, 0)
     told = [cell.plain for cell in cells(row, board, "tree")]
     assert f"≤{usd}" in told, " | ".join(told)
     board.close()
-    spent = facts.Spent(0, 0.0).plus(facts.spent(final)).plus(facts.Spent(1_000, 0.5))
+    spent = facts.TreeSpending(0, 0.0).plus(facts.spent(final)).plus(facts.TreeSpending(1_000, 0.5))
     assert not spent.cost_is_known and all(word.startswith("at most ") for word in spent.words)
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from retinue.cli.context import Door
+from retinue.cli.context import CommandContext
 from retinue.host import project_config as settings
 from tests.cli.house import SECONDS, House
 from tests.needs import needs
@@ -206,12 +206,12 @@ def test_what_only_the_environment_is_asked_for_is_put_there(home: House) -> Non
     text = '[models]\nprobe = false\n[models.keys]\nopenai = "WORK"\n'
     user_file(home, text + '[host]\nidle_seconds = 90\n[store]\npath = "/x/y.db"\n')
     env = {name: value for name, value in home.env.items() if name not in ("RETINUE_PROBE", "RETINUE_IDLE_SECONDS")}
-    door = Door(environ={**env, "WORK": SECRET}, cwd=str(home.project))
+    door = CommandContext(environ={**env, "WORK": SECRET}, cwd=str(home.project))
     told = settings.environment(door.project, settings.load(door.project))
     assert (told["RETINUE_IDLE_SECONDS"], told["RETINUE_PROBE"], told["OPENAI_API_KEY"]) == ("90", "0", SECRET)
     assert "RETINUE_START_SECONDS" not in told
     assert settings.stored(door.environ) == "/x/y.db"
-    door = Door(environ={**env, "RETINUE_IDLE_SECONDS": "5"}, cwd=str(home.project))
+    door = CommandContext(environ={**env, "RETINUE_IDLE_SECONDS": "5"}, cwd=str(home.project))
     assert settings.environment(door.project, settings.load(door.project))["RETINUE_IDLE_SECONDS"] == "5"
     for wrong in ("[store", "store = 3\n", "[store]\npath = 3\n"):
         user_file(home, wrong)

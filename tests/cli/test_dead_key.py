@@ -8,9 +8,9 @@ from typing import Any, cast
 
 import pytest
 
-from retinue.host.keys import Lender
+from retinue.host.keys import KeyedCatalog
 from retinue.testing import call
-from retinue.testing.fake_llm.fake_provider import Heard
+from retinue.testing.fake_llm.fake_provider import ParsedRequest
 from tests.cli.house import MODEL, Gate, House, Llm
 
 SPEAKS = {
@@ -95,7 +95,7 @@ def test_a_run_that_waits_for_a_key_survives_its_host_and_goes_on_with_the_next(
 
 
 def test_the_sub_agents_of_a_run_wait_too_and_nobody_is_lost(tmp_path: Path) -> None:
-    def script(heard: Heard) -> Any:
+    def script(heard: ParsedRequest) -> Any:
         text = str([m.text for m in heard.messages])
         if "part one" in text and "You work" not in heard.system:
             return "A part."
@@ -139,7 +139,7 @@ def test_a_command_without_a_key_of_use_takes_none_from_those_at_work(key: str, 
 def test_a_key_is_sent_to_no_address_that_another_command_has_brought(tmp_path: Path) -> None:
     """The key of the second command belongs to the provider itself, not to the gateway of the first."""
     first = {"OPENAI_API_KEY": OLD, "OPENAI_BASE_URL": "http://gateway.test/v1"}
-    lender = Lender(first)
+    lender = KeyedCatalog(first)
     lender.find(MODEL)
     lender.bring({"OPENAI_API_KEY": NEW, "HOME": "/h"})
     made: Any = lender.now(MODEL)

@@ -15,15 +15,15 @@ import pyte
 import pytest
 from rich.text import Text
 
-from retinue.cli.terminal.keyboard import Decoder, Editor, Keys
+from retinue.cli.terminal.keyboard import Editor, KeyDecoder, Keys
 from retinue.cli.terminal.painter import Painter
 from retinue.cli.terminal.screen import Focus, Screen, branches, columns, cut, wrap
-from retinue.cli.terminal.terminal_style import Manners, manners
-from retinue.core.events import Entry, Replied
+from retinue.cli.terminal.terminal_style import TerminalStyle, manners
+from retinue.core.events import LogEntry, Replied
 from retinue.core.spec import Order, Spec
 from retinue.core.state import NOTHING, Asking, Calls, Ended, Question, Queued, Run, State, Thinking
 from retinue.core.values import Assistant, Call, Ending, Reply, Result, Usage, User
-from retinue.view.rows import View
+from retinue.view.rows import TreeView
 from retinue.view.transcript import Transcripts
 from retinue.view.updates import feed
 from tests.cli.record import SCENES, load
@@ -43,9 +43,9 @@ ASKS = Asking(
 )
 
 
-def tree(*states: State, labels: Any = None, task: str = "map this repository") -> View:
+def tree(*states: State, labels: Any = None, task: str = "map this repository") -> TreeView:
     """A parent with one child for each state."""
-    view = View()
+    view = TreeView()
     view.take(Spec(id="top", root="top", order=Order(agent="lead", task=task), created_at=AT))
     view.take(Run(id="top", state=THINKS, started_at=AT, usage=Usage(input=1_300), turn=2))
     for n, state in enumerate(states):
@@ -56,7 +56,7 @@ def tree(*states: State, labels: Any = None, task: str = "map this repository") 
     return view
 
 
-def frame(view: View, width: int = 80, height: int = 24, focus: Focus | None = None, **more: Any) -> list[str]:
+def frame(view: TreeView, width: int = 80, height: int = 24, focus: Focus | None = None, **more: Any) -> list[str]:
     lines = Screen(view).frame(focus or Focus(), AT + 2_000, width, height, **more)
     return [line.plain for line in lines]
 
@@ -152,7 +152,7 @@ def test_a_label_that_would_take_over_the_terminal_is_only_text() -> None:
 
 @pytest.mark.parametrize("name", SCENES)
 def test_every_moment_of_a_real_run_can_be_drawn(name: str) -> None:
-    view = View()
+    view = TreeView()
     screen = Screen(view)
     for item in load(name):
         feed(view, item, 0)
@@ -163,7 +163,7 @@ def test_every_moment_of_a_real_run_can_be_drawn(name: str) -> None:
 
 
 def test_branches_are_drawn_for_the_rows_that_are_there() -> None:
-    view = View()
+    view = TreeView()
     for id, parent, depth in (("a", "", 0), ("b", "a", 1), ("c", "b", 2), ("d", "b", 2), ("e", "a", 1), ("f", "e", 2)):
         view.take(Spec(id=id, parent=parent, root="a", depth=depth, order=Order(agent=id, task="t")))
     rows = view.rows(AT)[1:]
@@ -197,7 +197,7 @@ def test_an_opened_agent_shows_what_is_said_and_written() -> None:
 
 def test_silence_and_turns_are_told_at_the_end_of_a_row() -> None:
     view = tree(THINKS, FAILED)
-    view.take(Entry(run="c0", at=AT, event=Replied(attempt=1, reply=Reply(message=Assistant()))))
+    view.take(LogEntry(run="c0", at=AT, event=Replied(attempt=1, reply=Reply(message=Assistant()))))
     screen = Screen(view)
     assert "turn 3/10" in screen.frame(Focus(), AT + 30_000, 80, 24)[1].plain
     later = [line.plain for line in screen.frame(Focus(), AT + 185_000, 80, 24)]
@@ -301,7 +301,7 @@ def test_manners_follow_the_environment(env: dict[str, str], tty: bool, flag: st
         def isatty(self) -> bool:
             return tty
 
-    assert manners(env, Stream(), flag) == Manners(color, moves)
+    assert manners(env, Stream(), flag) == TerminalStyle(color, moves)
 
 
 @pytest.mark.parametrize(
@@ -319,12 +319,12 @@ def test_manners_follow_the_environment(env: dict[str, str], tty: bool, flag: st
     ],
 )
 def test_keys_are_read_from_bytes_in_any_pieces(pieces: list[bytes], keys: list[str]) -> None:
-    decoder = Decoder()
+    decoder = KeyDecoder()
     assert [key for piece in pieces for key in decoder.take(piece)] == keys
 
 
 def test_an_escape_alone_is_a_key_once_nothing_follows() -> None:
-    decoder = Decoder()
+    decoder = KeyDecoder()
     assert decoder.take(b"\x1b") == [] and decoder.is_waiting
     assert decoder.flush() == ["esc"] and not decoder.is_waiting
 
@@ -377,10 +377,10 @@ REPORTS = (
 @pytest.mark.parametrize("report", REPORTS)
 def test_what_a_terminal_tells_of_itself_is_not_typed(report: bytes) -> None:
     """Somebody has asked it; the answer comes where keys come from, whole or in pieces."""
-    assert Decoder().take(report + b"q") == ["q"]
+    assert KeyDecoder().take(report + b"q") == ["q"]
     for n in range(1, len(report)):
-        decoder = Decoder()
+        decoder = KeyDecoder()
         assert decoder.take(report[:n]) == [] and decoder.is_waiting
         assert decoder.take(report[n:]) == [] and not decoder.is_waiting
-    cut = Decoder()
+    cut = KeyDecoder()
     assert cut.take(report[:-2]) == [] and cut.flush() == []

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from retinue.core.events import Entry, ModelFailed, Ordered, Replied, ToolReturned
+from retinue.core.events import LogEntry, ModelFailed, Ordered, Replied, ToolReturned
 from retinue.core.spec import Order, Orders, Slot, Spec
 from retinue.core.state import Ended, Run, Thinking
 from retinue.core.values import Assistant, Call, Ending, Reply, Result, Usage, User
-from retinue.host.requests import Begun, Heard, Item, Said, Stepped, Stood
+from retinue.host.requests import Item, MessageAdded, RunChanged, RunStarted, Said, Stepped
 from retinue.steps import TreeRecord
 from retinue.store.base import Row
-from retinue.view.stream_json import Head, lines
+from retinue.view.stream_json import StreamHeader, lines
 
 ROOT, CHILD = "root-run", "child-run"
 TOP = Spec(id=ROOT, order=Order(agent="main-0a1b2c3d", task="go", label="main", cwd="/work"), root=ROOT, model="p:m")
@@ -36,7 +36,7 @@ def ended(spec: Spec, state: Any, at: int, **fields: Any) -> Row:
 
 
 def step(seq: int, run: str, at: int, event: Any, stale: str = "") -> Stepped:
-    return Stepped(seq=seq, entry=Entry(run=run, at=at, event=event, stale=stale))
+    return Stepped(seq=seq, entry=LogEntry(run=run, at=at, event=event, stale=stale))
 
 
 def recorded() -> tuple[list[Item], TreeRecord]:
@@ -52,31 +52,33 @@ def recorded() -> tuple[list[Item], TreeRecord]:
         ended(TOP, "completed", 2_000, stop="done", text="All done."),
     )
     items: list[Item] = [
-        Begun(spec=TOP),
-        Heard(run=ROOT, n=0, message=User(text="go")),
+        RunStarted(spec=TOP),
+        MessageAdded(run=ROOT, n=0, message=User(text="go")),
         step(3, ROOT, 1_050, ModelFailed(attempt=1, kind="overloaded", message="busy", retry=True)),
         step(4, ROOT, 1_100, replied),
-        Heard(run=ROOT, n=1, message=delegating),
+        MessageAdded(run=ROOT, n=1, message=delegating),
         step(5, ROOT, 1_150, orders),
-        Begun(spec=BELOW),
-        Stood(row=Row(BELOW, Run(id=CHILD, state=THINKING))),
+        RunStarted(spec=BELOW),
+        RunChanged(row=Row(BELOW, Run(id=CHILD, state=THINKING))),
         Said(run=CHILD, attempt=1, text="I lo"),
         step(6, CHILD, 1_400, looked),
-        Heard(run=CHILD, n=1, message=looking),
+        MessageAdded(run=CHILD, n=1, message=looking),
         step(7, CHILD, 1_500, back),
         step(8, CHILD, 1_550, back, stale="it was told before"),
-        Heard(run=CHILD, n=2, message=Result(call_id="d1", name="write", text="Denied.", error=True, denied=True)),
-        Stood(row=child),
-        Heard(run=ROOT, n=2, message=Result(call_id="c1", name="delegate_tasks", text="it failed")),
+        MessageAdded(
+            run=CHILD, n=2, message=Result(call_id="d1", name="write", text="Denied.", error=True, denied=True)
+        ),
+        RunChanged(row=child),
+        MessageAdded(run=ROOT, n=2, message=Result(call_id="c1", name="delegate_tasks", text="it failed")),
         step(9, ROOT, 1_990, last),
-        Heard(run=ROOT, n=3, message=Assistant(text="All done.")),
+        MessageAdded(run=ROOT, n=3, message=Assistant(text="All done.")),
     ]
     return items, TreeRecord(rows=(top, child))
 
 
 def told(**head: Any) -> list[dict[str, Any]]:
     items, final = recorded()
-    return list(lines(Head(tools=("read",), agents=("critic",), mode="manual", **head), items, final))
+    return list(lines(StreamHeader(tools=("read",), agents=("critic",), mode="manual", **head), items, final))
 
 
 def test_the_lines_are_those_that_programs_know() -> None:
@@ -172,5 +174,5 @@ def test_ends_have_the_subtypes_that_programs_know() -> None:
         ("cancelled", "cancelled", "error_cancelled"),
         ("failed", "server_error", "error_during_execution"),
     ):
-        (result,) = lines(Head(), [], TreeRecord(rows=(ended(TOP, state, 2_000, stop=stop, error="why"),)))
+        (result,) = lines(StreamHeader(), [], TreeRecord(rows=(ended(TOP, state, 2_000, stop=stop, error="why"),)))
         assert (result["subtype"], result["is_error"], result["result"]) == (subtype, True, "why")

@@ -13,24 +13,24 @@ from textual.pilot import Pilot
 from textual.screen import Screen
 from textual.widgets import DataTable, Input, Static
 
-from retinue.cli.tui.project_runs import Board, spark
-from retinue.cli.tui.top_app import Decide, Opened, Say, Top, matches, pick
+from retinue.cli.tui.project_runs import ProjectRuns, spark
+from retinue.cli.tui.top_app import Decide, RunScreen, Say, TopApp, matches, pick
 from retinue.core.spec import Order, Spec
 from retinue.host import project_paths as places
 from retinue.testing import call
-from retinue.view.rows import View
+from retinue.view.rows import TreeView
 from tests.cli.house import SECONDS, House, house
 from tests.cli.terminal import terminal
 from tests.cli.test_live import FANOUT, Staff
 from tests.needs import needs
 
 
-def top(home: House, only: str = "") -> Top:
+def top(home: House, only: str = "") -> TopApp:
     found = places.find(home.env, cwd=str(home.project))
-    return Top(Board(found, home.env, only), seconds=0.3)
+    return TopApp(ProjectRuns(found, home.env, only), seconds=0.3)
 
 
-def table(app: Top) -> list[list[str]]:
+def table(app: TopApp) -> list[list[str]]:
     shown = app.screen_stack[0].query_one(DataTable)
     return [[cell.plain for cell in shown.get_row_at(n)] for n in range(shown.row_count)]
 
@@ -44,18 +44,18 @@ async def until(pilot: Pilot[None], what: Callable[[], Any]) -> Any:
     raise AssertionError(f"did not come true; there is {table(pilot.app)}")  # type: ignore[arg-type]
 
 
-def shown(app: Top, kind: type[Screen[Any]], name: str) -> str:
+def shown(app: TopApp, kind: type[Screen[Any]], name: str) -> str:
     """What is written in a screen of this kind; "" when there is none, or nothing in it yet."""
     found = app.screen.query(name).results(Static) if isinstance(app.screen, kind) else ()
     return next((str(part.render()) for part in found), "")
 
 
-def panel(app: Top) -> str:
+def panel(app: TopApp) -> str:
     return shown(app, Decide, "Static")
 
 
-def said(app: Top) -> str:
-    return shown(app, Opened, "#said")
+def said(app: TopApp) -> str:
+    return shown(app, RunScreen, "#said")
 
 
 async def filtered(pilot: Pilot[None], words: str) -> None:
@@ -73,7 +73,7 @@ async def choose(pilot: Pilot[None], key: str, does: str) -> None:
     await pilot.press("enter")
 
 
-def drive(app: Top, script: Callable[[Pilot[None]], Any], size: tuple[int, int] = (140, 30)) -> None:
+def drive(app: TopApp, script: Callable[[Pilot[None]], Any], size: tuple[int, int] = (140, 30)) -> None:
     async def main() -> None:
         async with app.run_test(size=size) as pilot:
             await script(pilot)
@@ -230,7 +230,7 @@ def test_runs_of_a_host_that_is_gone_are_paused_and_those_of_the_file_are_there(
     ],
 )
 def test_filters_are_words_and_pairs(wanted: str, is_there: bool) -> None:
-    view = View()
+    view = TreeView()
     view.take(Spec(id="a", root="a", order=Order(agent="lead", task="map this repository")))
     row = view.row("a", 0)
     assert matches(row, wanted) is is_there

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from retinue.config.trust_record import Trust
+from retinue.config.trust_record import TrustFile
 from retinue.errors import ConfigError
 from tests.cli.house import House
 
@@ -120,7 +120,7 @@ def test_a_file_that_leads_out_is_never_trusted_but_does_not_stand_in_the_way(ho
     (home.project / ".mcp.json").symlink_to(outside)
     done = home.run("trust", "--yes")
     assert ".mcp.json: it leads out of the project" in done.stderr
-    stands = Trust(str(home.folder / "data" / "retinue" / "trust.json")).standing(home.project)
+    stands = TrustFile(str(home.folder / "data" / "retinue" / "trust.json")).standing(home.project)
     assert stands.is_trusted
     assert not stands.trusts(home.project / ".mcp.json")
     assert stands.trusts(home.project / "AGENTS.md")
@@ -162,7 +162,7 @@ def test_a_record_that_others_may_write_is_not_believed(home: House) -> None:
 
 
 def test_a_file_that_is_swapped_after_the_check_is_not_read(tmp_path: Path) -> None:
-    trust = Trust(str(tmp_path / "data" / "trust.json"))
+    trust = TrustFile(str(tmp_path / "data" / "trust.json"))
     root = tmp_path / "p"
     furnish(root)
     trust.grant(trust.survey(root))
@@ -175,7 +175,7 @@ def test_a_file_that_is_swapped_after_the_check_is_not_read(tmp_path: Path) -> N
 
 
 def test_what_changes_while_it_is_looked_at_is_not_trusted(tmp_path: Path) -> None:
-    trust = Trust(str(tmp_path / "trust.json"))
+    trust = TrustFile(str(tmp_path / "trust.json"))
     root = tmp_path / "p"
     furnish(root)
     seen = trust.survey(root)
@@ -186,7 +186,7 @@ def test_what_changes_while_it_is_looked_at_is_not_trusted(tmp_path: Path) -> No
 
 
 def test_a_folder_below_is_judged_by_its_own_files_and_those_above(tmp_path: Path) -> None:
-    trust = Trust(str(tmp_path / "trust.json"))
+    trust = TrustFile(str(tmp_path / "trust.json"))
     root = tmp_path / "p"
     furnish(root)
     trust.grant(trust.survey(root))
@@ -204,7 +204,7 @@ def test_processes_that_trust_at_the_same_time_do_not_undo_each_other(tmp_path: 
         write(root, "AGENTS.md", "x")
 
     def give(root: Path) -> None:
-        trust = Trust(str(tmp_path / "data" / "trust.json"))
+        trust = TrustFile(str(tmp_path / "data" / "trust.json"))
         trust.grant(trust.survey(root))
 
     threads = [threading.Thread(target=give, args=(root,)) for root in roots]
@@ -212,13 +212,13 @@ def test_processes_that_trust_at_the_same_time_do_not_undo_each_other(tmp_path: 
         thread.start()
     for thread in threads:
         thread.join()
-    assert set(Trust(str(tmp_path / "data" / "trust.json")).projects()) == {os.path.realpath(r) for r in roots}
+    assert set(TrustFile(str(tmp_path / "data" / "trust.json")).projects()) == {os.path.realpath(r) for r in roots}
 
 
 def test_an_empty_project_needs_no_trust(home: House) -> None:
     assert home.ok("trust", "--check") == "nothing to trust"
     assert "nothing in it to be trusted" in home.run("trust").stderr
-    assert not Trust(str(home.folder / "x.json")).is_trusted(home.project)
+    assert not TrustFile(str(home.folder / "x.json")).is_trusted(home.project)
 
 
 def test_flags_that_exclude_each_other_are_refused(home: House) -> None:
@@ -238,7 +238,7 @@ def test_a_home_directory_is_no_project(home: House) -> None:
 
 def test_a_project_that_nobody_trusted_is_not_read(home: House) -> None:
     furnish(home.project)
-    stands = Trust(str(home.folder / "trust.json")).standing(home.project)
+    stands = TrustFile(str(home.folder / "trust.json")).standing(home.project)
     assert stands.state == "new" and set(stands.files.values()) == {""}
     assert not stands.trusts(home.project / "AGENTS.md")
 
@@ -282,7 +282,7 @@ def test_folders_that_links_make_very_many_hold_up_no_command(home: House) -> No
     (home.project / ".agents").symlink_to(".claude")
     assert home.run("agents", "list").returncode == 0
     assert home.run("trust", "--check").returncode == 1
-    standing = Trust(str(home.folder / "trust.json")).survey(home.project)
+    standing = TrustFile(str(home.folder / "trust.json")).survey(home.project)
     assert ".claude/agents/x30/deep.md" in standing.files and standing.refused
 
 

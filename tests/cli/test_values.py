@@ -15,9 +15,9 @@ from retinue.cli.foreground_run import found_severity
 from retinue.host import model_choice as provider
 from retinue.host import project_paths as places
 from retinue.host import requests as wire
-from retinue.host.builder import Plans
-from retinue.host.host import Desk
-from retinue.host.keys import Lender
+from retinue.host.builder import AgentBuilder
+from retinue.host.host import Host
+from retinue.host.keys import KeyedCatalog
 from retinue.host.plan import Plan
 from retinue.host.run_setup import permission_mode, permission_rules
 from retinue.view import format as words
@@ -220,9 +220,9 @@ def test_on_a_full_disk_whoever_starts_a_run_is_told_at_once() -> None:
         raise AssertionError("there is nothing to tell")
 
     async def start() -> None:
-        lender = Lender({"OPENAI_API_KEY": "k"})
+        lender = KeyedCatalog({"OPENAI_API_KEY": "k"})
         stuck: Any = Stuck()
-        desk = Desk(stuck, Plans("", lender), asyncio.Event())
+        desk = Host(stuck, AgentBuilder("", lender), asyncio.Event())
         with pytest.raises(errors.StoreFull, match=r"disk full.*retinue ps"):
             await desk.do(wire.Start(plan=Plan(model="openai:m"), task="x"), nobody)
         await lender.close()

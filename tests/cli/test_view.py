@@ -5,23 +5,23 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from retinue.core.events import CancelAsked, ChildEnded, Described, Entry, Replied
+from retinue.core.events import CancelAsked, ChildEnded, Described, LogEntry, Replied
 from retinue.core.spec import Order, Spec
 from retinue.core.state import NOTHING, Run, Thinking
 from retinue.core.values import Assistant, Call, ModelInfo, Reply, Usage
 from retinue.formats.safe_text import one_line
 from retinue.host import requests as wire
-from retinue.view.rows import OVER, View, view
-from retinue.view.run_row import Row
+from retinue.view.rows import OVER, TreeView, view
+from retinue.view.run_row import RunRow
 from retinue.view.updates import feed
 from tests.cli.record import SCENES, load, record
 
 START = 1_800_000_000_000
 
 
-def moments(name: str, items: list[wire.Item] | None = None) -> list[tuple[int, list[Row]]]:
+def moments(name: str, items: list[wire.Item] | None = None) -> list[tuple[int, list[RunRow]]]:
     """The rows after each thing that was told, with its time."""
-    seen, at, out = View(), START, []
+    seen, at, out = TreeView(), START, []
     for item in load(name) if items is None else items:
         feed(seen, item, 0)
         at = item.entry.at if isinstance(item, wire.Stepped) else at
@@ -29,7 +29,7 @@ def moments(name: str, items: list[wire.Item] | None = None) -> list[tuple[int, 
     return out
 
 
-def last(name: str) -> list[Row]:
+def last(name: str) -> list[RunRow]:
     return moments(name)[-1][1]
 
 
@@ -68,7 +68,7 @@ def test_amounts_of_a_tree_are_its_own_and_those_of_its_children(name: str) -> N
 
 @pytest.mark.parametrize("name", SCENES)
 def test_what_is_counted_is_what_is_there_and_everything_ends(name: str) -> None:
-    seen = View()
+    seen = TreeView()
     for item in load(name):
         feed(seen, item, 0)
         states = [node.state for node in seen.nodes.values()]
@@ -79,14 +79,18 @@ def test_what_is_counted_is_what_is_there_and_everything_ends(name: str) -> None
 @pytest.mark.parametrize("name", SCENES)
 def test_rows_survive_the_way_through_json(name: str) -> None:
     rows = last(name)
-    assert msgspec.json.decode(msgspec.json.encode(rows), type=list[Row]) == rows
+    assert msgspec.json.decode(msgspec.json.encode(rows), type=list[RunRow]) == rows
 
 
 def test_the_fold_in_one_go_is_the_same() -> None:
     told = [
-        item.spec if isinstance(item, wire.Begun) else item.entry if isinstance(item, wire.Stepped) else item.row.run
+        item.spec
+        if isinstance(item, wire.RunStarted)
+        else item.entry
+        if isinstance(item, wire.Stepped)
+        else item.row.run
         for item in load("tree")
-        if isinstance(item, (wire.Begun, wire.Stepped, wire.Stood))
+        if isinstance(item, (wire.RunStarted, wire.Stepped, wire.RunChanged))
     ]
     assert [r.state for r in view(told, START)] == [r.state for r in last("tree")] == ["completed"] * 5
 
@@ -136,9 +140,9 @@ def test_a_price_that_nobody_knows_is_not_nothing() -> None:
 
 
 def test_a_price_of_nothing_is_told_when_it_is_known() -> None:
-    seen = View()
+    seen = TreeView()
     for name in ("known", "unknown", "offline/explorer"):
-        seen.take(Entry(run="", at=START, event=Described(model=ModelInfo(name="known", price_in=0, price_out=0))))
+        seen.take(LogEntry(run="", at=START, event=Described(model=ModelInfo(name="known", price_in=0, price_out=0))))
         seen.take(Spec(id=name, order=Order(agent="a", task="t"), root=name, model=name, created_at=START))
         thinking = Thinking(attempt=1, purpose="turn", hold=NOTHING, max_output=1)
         seen.take(Run(id=name, state=thinking, usage=Usage(input=10)))
@@ -172,7 +176,7 @@ def test_waiting_for_the_provider_is_told_with_the_seconds_left() -> None:
     told = says("retries", "lead")
     assert "waits for the provider: rate limit, 12 s (try 2)" in told
     assert "asks the provider again (try 3)" in told and told[-1] == "at last"
-    seen = View()
+    seen = TreeView()
     for item in load("retries"):
         feed(seen, item, 0)
         if isinstance(item, wire.Stepped) and seen.nodes and "waits" in seen.rows(item.entry.at)[0].now:
@@ -187,7 +191,7 @@ def test_a_restart_is_seen_and_nothing_is_counted_twice() -> None:
 
 
 def test_silence_is_measured_while_it_works_and_what_is_written_ends_it() -> None:
-    seen = View()
+    seen = TreeView()
     seen.take(Spec(id="a", order=Order(agent="a", task="t"), root="a", created_at=START))
     thinking = Thinking(attempt=1, purpose="turn", hold=NOTHING, max_output=1)
     seen.take(Run(id="a", state=thinking, started_at=START))
@@ -201,23 +205,23 @@ def test_silence_is_measured_while_it_works_and_what_is_written_ends_it() -> Non
 
 
 def test_what_is_refused_changes_nothing_and_a_child_that_was_not_kept_has_ended() -> None:
-    seen = View()
+    seen = TreeView()
     for id, parent in (("a", ""), ("b", "a")):
         seen.take(Spec(id=id, parent=parent, root="a", order=Order(agent="x", task="t"), depth=len(parent)))
-    seen.take(Entry(run="b", at=1, event=CancelAsked(), stale="it has ended"))
+    seen.take(LogEntry(run="b", at=1, event=CancelAsked(), stale="it has ended"))
     assert seen.row("b", 1).state == "queued"
-    seen.take(Entry(run="a", at=1, event=ChildEnded(child="b")))
+    seen.take(LogEntry(run="a", at=1, event=ChildEnded(child="b")))
     assert seen.row("b", 1).is_over and seen.row("a", 1).n_over == 1
-    seen.take(Entry(run="nobody", at=1, event=CancelAsked()))
+    seen.take(LogEntry(run="nobody", at=1, event=CancelAsked()))
     seen.take(Run(id="nobody", state=Thinking(attempt=1, purpose="turn", hold=NOTHING, max_output=1)))
     assert list(seen.nodes) == ["a", "b"]
 
 
 def test_several_calls_are_told_by_the_first_and_a_number() -> None:
-    seen = View(lambda call: f"{call.name}!")
+    seen = TreeView(lambda call: f"{call.name}!")
     seen.take(Spec(id="a", order=Order(agent="a", task="t"), root="a"))
     calls = tuple(Call(id=str(n), name=f"t{n}") for n in range(3))
-    seen.take(Entry(run="a", at=1, event=Replied(attempt=1, reply=Reply(message=Assistant(calls=calls)))))
+    seen.take(LogEntry(run="a", at=1, event=Replied(attempt=1, reply=Reply(message=Assistant(calls=calls)))))
     assert seen.row("a", 1).now == "t0! (+2 more)"
 
 
@@ -236,7 +240,7 @@ def test_several_calls_are_told_by_the_first_and_a_number() -> None:
 )
 def test_nothing_in_a_text_is_obeyed(hostile: str, tame: str) -> None:
     assert one_line(hostile) == tame
-    seen = View()
+    seen = TreeView()
     seen.take(Spec(id="a", order=Order(agent="a", task=hostile, label=hostile), root="a"))
     thinking = Thinking(attempt=1, purpose="turn", hold=NOTHING, max_output=1)
     seen.take(Run(id="a", state=thinking, model_used=hostile))

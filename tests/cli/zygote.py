@@ -19,17 +19,17 @@ import array, asyncio, gc, json, os, socket, sys, threading
 import aiohttp
 import retinue.host.daemon, retinue.models.openai_chat
 from retinue.api import Retinue
-from retinue.host.keys import Lender
+from retinue.host.keys import KeyedCatalog
 from retinue.host.plan import Plan
-from retinue.host.builder import Plans
+from retinue.host.builder import AgentBuilder
 from retinue.tools.families.profiles import FAMILIES
 
 async def warm():
-    lender = Lender({"OPENAI_API_KEY": "none", "OPENAI_BASE_URL": "http://127.0.0.1:9/v1"})
+    lender = KeyedCatalog({"OPENAI_API_KEY": "none", "OPENAI_BASE_URL": "http://127.0.0.1:9/v1"})
     async with Retinue(None, models=lender) as runtime:
         for n, model in enumerate(("openai-chat:m", "offline/explorer")):
             plan = Plan(model=model, families=tuple(FAMILIES), root=str(n))
-            runtime.register(await Plans("", lender).agent(plan))
+            runtime.register(await AgentBuilder("", lender).agent(plan))
 
 asyncio.run(warm())
 assert threading.active_count() == 1

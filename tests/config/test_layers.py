@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from retinue.config import read_config
-from retinue.config.layers import Kind, Settings, read_environment, read_flags, read_layer
+from retinue.config.layers import EffectiveSettings, Kind, read_environment, read_flags, read_layer
 from retinue.config.model_config import catalog_of, model_environment, resolved
 from retinue.config.problems import ConfigProblems
-from retinue.config.schema import Models
+from retinue.config.schema import ModelsSection
 from retinue.config.setting_list import every_setting
 from retinue.errors import ConfigError
 
@@ -29,7 +29,7 @@ def test_a_flag_goes_before_the_environment_before_the_project_before_the_user_b
     user = layer("[limits]\nmax_turns = 1\nmax_tokens = 1\ndepth = 1\ncalls_per_turn = 1\n")
     outer = layer("[limits]\nmax_turns = 2\nmax_tokens = 2\ndepth = 2\n", "project", "outer.toml")
     inner = layer("[limits]\nmax_turns = 3\nmax_tokens = 3\n", "project", "inner.toml")
-    settings = Settings(
+    settings = EffectiveSettings(
         [
             read_flags({"limits.max_turns": 5, "limits.depth": None}),
             read_environment({"RETINUE_MAX_TURNS": "4", "RETINUE_MAX_TOKENS": "4"}),
@@ -54,7 +54,7 @@ def test_a_flag_goes_before_the_environment_before_the_project_before_the_user_b
 
 
 def test_what_one_file_denies_another_cannot_permit_by_leaving_it_out() -> None:
-    settings = Settings(
+    settings = EffectiveSettings(
         [layer('[permissions]\ndeny = ["edit(.env)"]\n'), layer('[permissions]\ndeny = ["shell"]\n', "project")]
     )
     assert settings.rules == ("deny: edit(.env)", "deny: shell")
@@ -64,16 +64,16 @@ def test_what_one_file_denies_another_cannot_permit_by_leaving_it_out() -> None:
 def test_names_of_a_section_are_put_together_and_the_nearest_of_one_name_wins() -> None:
     user = layer('[models.aliases]\nfast = "openai:a"\nbest = "openai:b"\n')
     near = layer('[models.aliases]\nfast = "openai:c"\n', "project")
-    assert Settings([near, user]).value.models.aliases == {"fast": "openai:c", "best": "openai:b"}
+    assert EffectiveSettings([near, user]).value.models.aliases == {"fast": "openai:c", "best": "openai:b"}
 
 
 def test_families_of_several_files_are_put_together_by_setting() -> None:
     user = layer("[orchestrator]\nmax_concurrent_subtasks = 2\nmax_background_groups = 1\n")
     near = layer("[families.delegate]\nmax_concurrent_subtasks = 4\n", "project")
-    (family,) = Settings([user, near]).families
+    (family,) = EffectiveSettings([user, near]).families
     assert (family.settings.max_concurrent_subtasks, family.settings.max_background_groups) == (4, 1)
     off = layer('profiles = ["phoenix"]\n', "project")
-    assert [f.name for f in Settings([user, off]).families] == ["fanout"]
+    assert [f.name for f in EffectiveSettings([user, off]).families] == ["fanout"]
 
 
 EVERYTHING_WRONG = """\
@@ -109,7 +109,7 @@ def test_all_mistakes_of_a_file_are_told_at_once_each_with_its_line() -> None:
     for hint in ("'default'", "'openai'", "'auto'", "'max_concurrent_subtasks'", "'never'"):
         assert f"Did you mean {hint}?" in everything
     with pytest.raises(ConfigProblems) as caught:
-        Settings([layer(EVERYTHING_WRONG)]).checked()
+        EffectiveSettings([layer(EVERYTHING_WRONG)]).checked()
     assert len(caught.value.problems) == len(str(caught.value).splitlines()) == 14
 
 
@@ -233,7 +233,7 @@ def test_every_setting_is_explained() -> None:
 
 
 def test_models_get_their_keys_and_addresses_from_where_the_configuration_says() -> None:
-    models = Models(keys={"openai": "WORK"}, urls={"openai": "http://127.0.0.1:1/v1", "anthropic": "http://b"})
+    models = ModelsSection(keys={"openai": "WORK"}, urls={"openai": "http://127.0.0.1:1/v1", "anthropic": "http://b"})
     env = model_environment(models, {"WORK": "w", "OPENAI_API_KEY": "o", "ANTHROPIC_BASE_URL": "http://env"})
     assert (env["OPENAI_API_KEY"], env["OPENAI_BASE_URL"]) == ("w", "http://127.0.0.1:1/v1")
     assert env["ANTHROPIC_BASE_URL"] == "http://env"
@@ -241,7 +241,7 @@ def test_models_get_their_keys_and_addresses_from_where_the_configuration_says()
 
 
 def test_a_catalog_knows_the_chains_and_what_is_allowed() -> None:
-    models = Models(
+    models = ModelsSection(
         aliases={"fast": "openai:gpt-5-mini"},
         fallbacks={"strong": ("anthropic:claude-opus-4-6", "fast")},
         allow={"anthropic": ("claude-sonnet-*",)},
@@ -255,7 +255,7 @@ def test_a_catalog_knows_the_chains_and_what_is_allowed() -> None:
 @pytest.mark.parametrize("names", [{"a": "b", "b": "a"}, {"a": "a"}, {"a": "openai:x | b", "b": "a"}])
 def test_names_that_lead_back_to_themselves_are_refused(names: dict[str, str]) -> None:
     with pytest.raises(ConfigError, match="leads back to itself"):
-        resolved("a", Models(aliases=names))
+        resolved("a", ModelsSection(aliases=names))
 
 
 def test_json5_says_the_same_as_toml_with_the_lines_of_its_keys() -> None:
@@ -269,7 +269,7 @@ def test_json5_says_the_same_as_toml_with_the_lines_of_its_keys() -> None:
 
 def test_prices_and_terms_reach_the_catalog_and_the_host(tmp_path: Path) -> None:
     from retinue.config.model_config import declarations
-    from retinue.host.keys import Lender
+    from retinue.host.keys import KeyedCatalog
 
     file = tmp_path / "config.toml"
     file.write_text(
@@ -278,10 +278,10 @@ def test_prices_and_terms_reach_the_catalog_and_the_host(tmp_path: Path) -> None
         '[models.prices."anthropic:*"]\ninput = 1\noutput = 1\ncache_read = 0.1\n'
         "[providers.claude]\nmax_concurrent = 3\nrequests_per_minute = 50\n"
     )
-    value = Settings([read_layer(str(file), "user")]).checked().value
+    value = EffectiveSettings([read_layer(str(file), "user")]).checked().value
     keys = {"OPENROUTER_API_KEY": "k", "ANTHROPIC_API_KEY": "k"}
     catalog = catalog_of(value.models, keys, value.providers)
-    lender = Lender({**keys, **declarations(value.models, value.providers)})
+    lender = KeyedCatalog({**keys, **declarations(value.models, value.providers)})
     for models, name in ((catalog, "mine"), (lender, "openrouter:acme/new")):
         info = models.find(name).info
         assert (info.price_in, info.price_out) == (2_000, 8_500)
@@ -306,12 +306,12 @@ def test_prices_and_terms_reach_the_catalog_and_the_host(tmp_path: Path) -> None
 def test_a_mistake_in_prices_or_terms_is_told(tmp_path: Path, text: str, said: str) -> None:
     file = tmp_path / "config.toml"
     file.write_text(text)
-    (problem,) = Settings([read_layer(str(file), "user")]).problems
+    (problem,) = EffectiveSettings([read_layer(str(file), "user")]).problems
     assert said in str(problem)
 
 
 def test_a_project_sets_no_prices_and_no_terms(tmp_path: Path) -> None:
     file = tmp_path / "config.toml"
     file.write_text('[models.prices."openai:m"]\ninput = 0\noutput = 0\n[providers.openai]\nmax_concurrent = 1\n')
-    problems = Settings([read_layer(str(file), "project")]).problems
+    problems = EffectiveSettings([read_layer(str(file), "project")]).problems
     assert len(problems) == 2 and all("your own file only" in str(p) for p in problems)

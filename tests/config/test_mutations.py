@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from retinue.config import read_config
-from retinue.config.layers import Settings, read_layer
+from retinue.config.layers import EffectiveSettings, read_layer
 from retinue.config.toml_edit import changed
 from retinue.errors import ConfigError
 
@@ -113,7 +113,7 @@ def mutated(text: bytes, chance: random.Random) -> bytes:
 def read(name: str, data: bytes) -> bool:
     """Whether the file could be parsed. Anything but `ConfigError` ends the test."""
     try:
-        settings = Settings([read_layer(name, "project" if len(data) % 2 else "user", data)])
+        settings = EffectiveSettings([read_layer(name, "project" if len(data) % 2 else "user", data)])
         assert settings.value is not None  # what is wrong is left out, so that the rest can be shown
         settings.checked()
         assert settings.families is not None

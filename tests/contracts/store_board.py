@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from retinue.core.events import CancelAsked, Forgotten
-from retinue.core.task_list import Act, Added, Board, Removed, Updated
+from retinue.core.task_list import Act, Added, Removed, TaskList, Updated
 from retinue.errors import StoreError
 from tests.contracts.world import Opening, World, run_async
 
@@ -59,7 +59,7 @@ class Boards(Opening):
         await store.commit(world.take())
         acts = [store.note(root, f"k{n % 50}", n, Added(titles=(f"t{n % 50}",))) for n in range(100)]
         await asyncio.gather(*acts)
-        board = Board()
+        board = TaskList()
         board.fold(await store.board(root))
         assert sorted(task.title for task in board.tasks.values()) == sorted(f"t{n}" for n in range(50))
         assert list(board.tasks) == list(range(1, 51))

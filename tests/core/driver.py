@@ -16,7 +16,7 @@ from retinue.core.events import (
     CancelAsked,
     Composed,
     Described,
-    Entry,
+    LogEntry,
     ModelFailed,
     OpenCall,
     Opened,
@@ -69,7 +69,7 @@ class Story:
         self.seated: list[AskSlot | FreeSlot] = []
         self.aborted: list[Abort] = []
         self.keeps_aborts = False
-        self.entries: list[Entry] = []
+        self.entries: list[LogEntry] = []
         self.rows: dict[str, Run] = {}
         self.specs: dict[str, Spec] = {}
         self.accounts: dict[str, Account] = {}
@@ -229,7 +229,7 @@ class Story:
     def children(self, id: str) -> list[str]:
         return [s.id for s in self.specs.values() if s.parent == id]
 
-    def stale(self) -> list[Entry]:
+    def stale(self) -> list[LogEntry]:
         return [e for e in self.entries if e.stale]
 
     def account(self, id: str) -> Account:

@@ -20,7 +20,7 @@ from retinue.core.effects import (
     JoinedCall,
     Transmit,
 )
-from retinue.core.events import AnyEvent, Entry
+from retinue.core.events import AnyEvent, LogEntry
 from retinue.core.ids import digest, run_id
 from retinue.core.spec import Context, Lane, Order, Spec
 from retinue.core.state import (
@@ -144,9 +144,9 @@ def again(value: Any, type: Any) -> Any:
 
 @pytest.mark.parametrize("event", EVERY_EVENT, ids=name_of)
 def test_an_event_comes_back_as_it_was(event: AnyEvent) -> None:
-    entry = Entry(run="r", at=7, event=event, stale="why")
+    entry = LogEntry(run="r", at=7, event=event, stale="why")
     assert again(event, AnyEvent) == event
-    assert again(entry, Entry) == entry
+    assert again(entry, LogEntry) == entry
     assert f'"event":"{type(event).__name__}"' in msgspec.json.encode(event).decode()
 
 

@@ -12,7 +12,7 @@ from retinue.core.notices import facts
 from retinue.core.state import Thinking
 from retinue.core.values import Budget, ModelInfo, Usage
 from retinue.formats.money import bound, money
-from retinue.models.usage_checks import Asked, believed
+from retinue.models.usage_checks import RequestSize, believed
 from tests.core.driver import MODEL, Story, call, hand
 
 
@@ -74,7 +74,7 @@ def test_tokens_without_a_price_are_counted_apart() -> None:
 
 def test_what_a_broken_stream_did_not_count_is_priced_apart() -> None:
     info = ModelInfo(name="m", price_in=10, price_out=100)
-    used = believed(Usage(input=80, output=5), 100, Asked(size=400, max_output=50, info=info), is_whole=False)
+    used = believed(Usage(input=80, output=5), 100, RequestSize(size=400, max_output=50, info=info), is_whole=False)
     assert (used.input, used.output, used.estimated) == (80, 5, 20)
     assert (used.nanos, used.nanos_estimated) == (80 * 10 + 5 * 100 + 20 * 100, 20 * 100)
     assert used.plus(used).nanos_estimated == 2 * used.nanos_estimated

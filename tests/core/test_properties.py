@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from retinue.core import capabilities as policy
 from retinue.core.effects import CallModel
-from retinue.core.events import Answered, Asked, ChildEnded, Entry, Narrowed, Woke
+from retinue.core.events import Answered, Asked, ChildEnded, LogEntry, Narrowed, Woke
 from retinue.core.spec import Context, Lane
 from retinue.core.state import Asking, Ended, Queued, Run, Thinking, Waiting, Working
 from retinue.core.step_context import OVERHEAD, weight
@@ -342,7 +342,7 @@ def test_a_hold_covers_every_byte_that_the_provider_has_not_counted(turns: list[
 
 @pytest.mark.parametrize("seed", range(20))
 def test_the_same_events_give_the_same_log(seed: int) -> None:
-    def log() -> list[Entry]:
+    def log() -> list[LogEntry]:
         world = World(seed)
         for _ in range(60):
             world.step()

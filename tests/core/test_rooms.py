@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from retinue.core.answer_layout import Long, Page, Part, Sheet, closed, fit_here, fitting
+from retinue.core.answer_layout import LayoutPage, LayoutPart, Long, Sheet, closed, fit_here, fitting
 from retinue.formats.fair_cut import boundary, clip, cut, fair
 
 HOSTILE = ['"' * 9_000, "\\" * 9_000, "\x00\x1b\n" * 3_000, "😀" * 9_000, "e\u0301" * 4_500, "", "short"]
@@ -119,8 +119,8 @@ def test_any_texts_in_any_room_are_json(texts: list[str], room: int) -> None:
 
 @pytest.mark.parametrize("open", ["```\n", "~~~python\n", "   ````\n```\n"])
 def test_a_block_of_code_that_is_cut_does_not_swallow_those_behind_it(open: str) -> None:
-    parts = tuple(Part(f"### t{n} (completed)", Long(f"{open}{'x' * 500}\n" * 9), "completed") for n in range(5))
-    text = fit_here(Page("## Results", parts), 3_000)
+    parts = tuple(LayoutPart(f"### t{n} (completed)", Long(f"{open}{'x' * 500}\n" * 9), "completed") for n in range(5))
+    text = fit_here(LayoutPage("## Results", parts), 3_000)
     fence, seen = "", []
     for line in text.splitlines():
         mark = line.strip()
@@ -140,11 +140,11 @@ def test_what_is_closed_is_left_alone() -> None:
 
 
 def test_every_title_of_a_page_is_seen_with_its_state() -> None:
-    parts = tuple(Part(f"### t{n} (failed)", Long("e" * 9_000), "failed") for n in range(200))
-    text, kept = run(Page("## Results", parts), 65_536)
+    parts = tuple(LayoutPart(f"### t{n} (failed)", Long("e" * 9_000), "failed") for n in range(200))
+    text, kept = run(LayoutPage("## Results", parts), 65_536)
     assert [line for line in text.splitlines() if line.startswith("### ")] == [p.title for p in parts]
     assert len(text) <= 65_536 and len(kept) == 200
-    text, kept = run(Page("## Results", parts), 1_000)
+    text, kept = run(LayoutPage("## Results", parts), 1_000)
     assert "more are not shown (" in text and "failed). The whole is in artifact 0.]" in text and len(text) <= 1_000
 
 

@@ -183,10 +183,10 @@ def test_a_stopping_run_takes_its_children_and_no_work() -> None:
 def stop_without_telling(story: Story) -> None:
     """The root's own step of a cancel, without the news that it causes."""
     from retinue.core.run import step
-    from retinue.core.step_context import Desk
+    from retinue.core.step_context import StepContext
 
     tree = story.tree()
-    tree.runs["root"] = step(tree.runs["root"], CancelAsked(), Desk(tree, tree.specs["root"], story.now))
+    tree.runs["root"] = step(tree.runs["root"], CancelAsked(), StepContext(tree, tree.specs["root"], story.now))
     tree.tells.clear()
     tree.take_changes()
 

@@ -11,7 +11,7 @@ import pytest
 from retinue import Retinue
 from retinue.core.values import Assistant, Call, Result, User
 from retinue.models.explorer.intent import paths_in, read_intent, revision
-from retinue.models.explorer.known_answers import Book, assignment
+from retinue.models.explorer.known_answers import KnownAnswers, assignment
 from retinue.models.explorer.synonyms import split_identifier, stem, topics
 from tests.explorer.oracle import lines_of, section, wrong_places
 from tests.explorer.world import DIALECTS, TREES, copied, explore, explorer
@@ -214,6 +214,6 @@ def test_a_call_is_made_once_whatever_it_returned() -> None:
         Assistant(calls=(Call(id="1", name="read", args=args),)),
         Result(call_id="1", text="no", error=True),
     ]
-    book = Book(assignment(messages), ())
+    book = KnownAnswers(assignment(messages), ())
     got = book.ask("read", path="x")
     assert got is not None and got.error and book.pending == []

@@ -13,7 +13,7 @@ import pytest
 from retinue import Agent, Retinue, run_sync
 from retinue.models.catalog import Catalog
 from retinue.testing import MemoryStore, call
-from retinue.testing.fake_llm.dialect import Heard
+from retinue.testing.fake_llm.dialect import ParsedRequest
 from retinue.tools.families.profiles import family
 from tests.cli.house import House, Llm
 
@@ -34,7 +34,7 @@ class Talk:
         self.args: list[dict[str, Any]] = [{}]
         self.heard: list[tuple[str, str]] = []
 
-    def __call__(self, heard: Heard) -> Any:
+    def __call__(self, heard: ParsedRequest) -> Any:
         self.heard.append((heard.dialect, heard.model))
         if "agent_spawn" not in [t.name for t in heard.tools]:
             return f"{heard.model} was here"

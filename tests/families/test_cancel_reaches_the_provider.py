@@ -12,8 +12,8 @@ import pytest
 
 from retinue import Agent, Retinue, tool
 from retinue.core.values import Assistant, ModelInfo, Result
-from retinue.models.anthropic import Anthropic
-from retinue.models.http import Client, HttpModel
+from retinue.models.anthropic import AnthropicCodec
+from retinue.models.http import ConnectionPool, HttpModel
 from retinue.testing import MemoryStore, call
 from retinue.testing.fake_llm.fake_provider import FakeLLM
 
@@ -70,9 +70,9 @@ async def scene(way: str) -> tuple[Any, FakeLLM, int]:
         return WAYS[way](heard)
 
     async with FakeLLM(script) as llm:
-        client = Client()
+        client = ConnectionPool()
         info = ModelInfo(name="m", price_in=1, price_out=2)
-        model = HttpModel(info, Anthropic(), model="m", base_url=llm.url, key="k", client=client)
+        model = HttpModel(info, AnthropicCodec(), model="m", base_url=llm.url, key="k", client=client)
         async with Retinue(MemoryStore()) as retinue:
             lead = Agent("lead", "lead", model=model, tools=[lookup], families=[way])
             run = await retinue.spawn(lead, "go")

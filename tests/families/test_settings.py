@@ -11,7 +11,7 @@ import pytest
 from retinue import Agent, ConfigError, Retinue, family, run_sync
 from retinue.config import read_config
 from retinue.testing import Scripted, VirtualClock
-from retinue.tools.families.base import Settings
+from retinue.tools.families.base import FamilySettings
 from retinue.tools.families.profiles import FAMILIES, PROFILES, family_type
 from retinue.tools.families.setting_meanings import ALL, MEANINGS, fields_of, page
 from tests.api.house import on_virtual_time
@@ -165,4 +165,4 @@ def test_the_page_of_settings_is_up_to_date() -> None:
 def test_every_setting_has_a_meaning_and_every_meaning_a_setting(kind: str) -> None:
     fields = set(fields_of(family_type(kind).settings_type))
     assert set(MEANINGS[kind]) == fields - set(ALL)
-    assert set(ALL) == set(Settings.__struct_fields__)
+    assert set(ALL) == set(FamilySettings.__struct_fields__)

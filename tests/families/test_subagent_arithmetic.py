@@ -20,7 +20,7 @@ from retinue.core.state import Calls, Ended, Run, Working
 from retinue.core.values import Assistant, Budget, Call, Ending, Message, Result, Usage, User
 from retinue.testing import run_virtual
 from retinue.tools.base import Caller, Kin
-from retinue.tools.families.base import Complaint
+from retinue.tools.families.base import CallComplaint
 from retinue.tools.families.subagent.quota import Quota, Quotas, QuotaSpent
 from tests.api.house import on_virtual_time
 
@@ -189,9 +189,9 @@ class Mill:
         epoch, quotas, n = self.epoch, self.quotas, self.r.randint(1, 3)
         caller = self.caller(run, call, index)
         try:
-            await quotas.check(caller, Complaint)
+            await quotas.check(caller, CallComplaint)
             fields = await quotas.take(caller, n)
-        except (QuotaSpent, Complaint):
+        except (QuotaSpent, CallComplaint):
             return [] if epoch == self.epoch else None
         if epoch != self.epoch:
             return None
@@ -327,7 +327,7 @@ async def test_a_reader_that_comes_late_does_not_miss_what_another_has_seen_reco
     late = asyncio.ensure_future(mill.quotas.take(_seen_by(callers[1], Slow()), 2))
     await asyncio.sleep(10)
     mill.record(callers[0], 1, fields, asyncio.get_running_loop().create_future())
-    await mill.quotas.check(callers[2], Complaint)
+    await mill.quotas.check(callers[2], CallComplaint)
     slow.set_result(None)
     with pytest.raises(QuotaSpent, match="1 of 2 executions are used, 2 more asked for"):
         await late

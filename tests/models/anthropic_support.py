@@ -10,10 +10,10 @@ from anthropic.types.message_create_params import MessageCreateParamsBase
 from pydantic import TypeAdapter
 
 from retinue.core.values import Assistant, Call, Reply, Result, Usage
-from retinue.models.anthropic import Anthropic
+from retinue.models.anthropic import AnthropicCodec
 from retinue.models.codec import Codec, Options
 
-CODEC: Codec = Anthropic()
+CODEC: Codec = AnthropicCodec()
 STREAMED = Options()
 WHOLE = Options(stream=False)
 ACCEPTED = re.compile(r"[a-zA-Z0-9_-]+")

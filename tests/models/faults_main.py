@@ -24,14 +24,14 @@ from retinue.core.spec import Retry
 from retinue.core.state import Thinking
 from retinue.core.values import Assistant, Message, ModelInfo, Result
 from retinue.errors import ModelError
-from retinue.models.governed_call import Turn
+from retinue.models.governed_call import GovernedCall
 from retinue.models.governor import Governor
-from retinue.models.http import Client, HttpModel
+from retinue.models.http import ConnectionPool, HttpModel
 from retinue.models.kept_connections import Pool
 from retinue.models.new_connections import Dialer
 from retinue.models.watchdog import Watchdog
 from retinue.testing import call
-from retinue.testing.fake_llm.fake_provider import FAULTS, FakeLLM, Heard
+from retinue.testing.fake_llm.fake_provider import FAULTS, FakeLLM, ParsedRequest
 from tests.models.http_world import DIALECTS, FAST, KEY, QUICK, answering, at_rest, closed_port, http_model, url_of
 from tests.waiting import until
 
@@ -116,7 +116,7 @@ class Story:
     pages: int = 0
     always: bool = False
 
-    def script(self, heard: Heard) -> Any:
+    def script(self, heard: ParsedRequest) -> Any:
         known = "\n".join(m.text for m in heard.messages if not isinstance(m, Assistant))
         if heard.messages[-1].text.startswith(SUMMARIZE):
             return "Known: " + " ".join(f"contents of {f}.txt" for f in "abcd" if f"contents of {f}.txt" in known)
@@ -131,7 +131,7 @@ class Story:
         news = [text for text in told if not text.startswith(("Not run", "Invalid", "Error: Not", "Error: Inv"))]
         return f"Lead is done: {news[0][:400]}" if news else call("hire", task="Read c and d.")
 
-    def faults(self, heard: Heard, n: int) -> str | None:
+    def faults(self, heard: ParsedRequest, n: int) -> str | None:
         self.at.append(asyncio.get_running_loop().time())
         self.pages += b"<html" in heard.raw or b"cloudflare" in heard.raw
         if role_of(heard) != self.case.role or (self.faulty and not self.always):
@@ -165,7 +165,7 @@ class Story:
         return Agent("lead", "You are the lead.", model=model, tools=[reader("lead"), hire], staff=[helper])
 
 
-def role_of(heard: Heard) -> str:
+def role_of(heard: ParsedRequest) -> str:
     return "lead" if "the lead" in heard.system else "helper"
 
 
@@ -187,12 +187,12 @@ class Noting(Governor):
 
     errors: list[str]
 
-    def _failed(self, turn: Turn, error: ModelError) -> None:
+    def _failed(self, turn: GovernedCall, error: ModelError) -> None:
         self.errors = [*getattr(self, "errors", ()), f"{error.kind} after {self.seconds() - turn.at:.2f} s: {error}"]
         super()._failed(turn, error)
 
 
-class Lost(Client):
+class Lost(ConnectionPool):
     """A client one of whose connections goes to a port where nobody is, or to a name that nobody knows."""
 
     case: Case
@@ -226,7 +226,7 @@ async def play(case: Case, *, always: bool = False) -> list[str]:
     llm = FakeLLM(story.script, faults=story.faults, settings=QUICK, chunks=5)
     async with llm, answering(b"220 this is no TLS\r\n", listen=False) as (unsafe, _):
         governor = Noting(probe_seconds=0.1, spent_seconds=0.15)
-        client, url, other = Client(PATIENT if case.fault in LONG else FAST), url_of(llm, case.dialect), None
+        client, url, other = ConnectionPool(PATIENT if case.fault in LONG else FAST), url_of(llm, case.dialect), None
         if case.fault in NO_SERVER:
             client = Lost(FAST)
             client.case, client.story = case, story
@@ -255,7 +255,7 @@ async def play_crowd(case: Case, n: int = CROWD) -> list[str]:
     story, settings = Story(Case("F1", case.dialect, "nobody", "never")), replace(QUICK, outage_seconds=0.7)
     settings = replace(settings, retry_after_seconds=0.02)
     llm = FakeLLM(story.script, faults=lambda heard, n: case.fault, settings=settings)
-    client, governor = Client(FAST), Governor(probe_seconds=0.1)
+    client, governor = ConnectionPool(FAST), Governor(probe_seconds=0.1)
     async with llm, Retinue() as retinue:
         model = http_model(url_of(llm, case.dialect), case.dialect, client=client, governor=governor)
         (helper,) = story.agents(model).staff

@@ -16,7 +16,7 @@ from google.genai import types
 
 from retinue.core.values import Assistant, Call, Image, Message, Result, ToolSchema, User
 from retinue.models.codec import Options
-from retinue.models.gemini import Gemini
+from retinue.models.gemini import GeminiCodec
 
 WORDS = [
     "alpha",
@@ -153,7 +153,7 @@ def sse(chunks: list[dict[str, Any]], rng: random.Random | None = None) -> bytes
 
 def answered(made: list[Piece]) -> Assistant:
     chunks: list[dict[str, Any]] = [{"candidates": [{"content": {"parts": [wire_part(p)]}}]} for p in made]
-    decoder = Gemini().decoder(Options())
+    decoder = GeminiCodec().decoder(Options())
     decoder.feed(sse([*chunks, {"candidates": [{"finishReason": "STOP"}]}]))
     return decoder.finish().message
 

@@ -6,9 +6,9 @@ from typing import Any
 
 from retinue.core.values import Reply
 from retinue.models.codec import Options
-from retinue.models.gemini import Gemini
+from retinue.models.gemini import GeminiCodec
 
-GEMINI = Gemini()
+GEMINI = GeminiCodec()
 STREAM, WHOLE = Options(), Options(stream=False)
 KEY = "AIza" + "SyD3adB33f_not-a-real-key_0123456789"
 

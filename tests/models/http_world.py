@@ -12,26 +12,26 @@ from typing import Any
 from retinue.core.history import Conversation, History
 from retinue.core.values import Assistant, Call, Message, ModelInfo, Reply, ToolSchema, Usage, User
 from retinue.errors import ModelError
-from retinue.models.anthropic import Anthropic
+from retinue.models.anthropic import AnthropicCodec
 from retinue.models.base import Request
 from retinue.models.codec import Codec, Options
-from retinue.models.gemini import Gemini
+from retinue.models.gemini import GeminiCodec
 from retinue.models.governor import Governor
-from retinue.models.http import Client, HttpModel, Times
-from retinue.models.openai_chat import OpenAIChat
-from retinue.models.openai_responses import OpenAIResponses
-from retinue.testing.fake_llm.fake_provider import FakeLLM, Settings
+from retinue.models.http import ConnectionPool, HttpModel, Times
+from retinue.models.openai_chat import OpenAIChatCodec
+from retinue.models.openai_responses import OpenAIResponsesCodec
+from retinue.testing.fake_llm.fake_provider import FakeLLM, FakeSettings
 
 KEY = "sk-canary-7f3a9c51e2b84d06"
 DIALECTS = ("anthropic", "openai_chat", "openai_responses", "gemini")
 CODECS: dict[str, Callable[[], Codec]] = {
-    "anthropic": Anthropic,
-    "openai_chat": OpenAIChat,
-    "openai_responses": OpenAIResponses,
-    "gemini": Gemini,
+    "anthropic": AnthropicCodec,
+    "openai_chat": OpenAIChatCodec,
+    "openai_responses": OpenAIResponsesCodec,
+    "gemini": GeminiCodec,
 }
 FAST = Times(connect=2.0, headers=1.0, idle=1.0, content=2.5, attempt=10.0)
-QUICK = Settings(
+QUICK = FakeSettings(
     retry_after_seconds=0.2,
     stall_seconds=60.0,
     drip_seconds=0.02,
@@ -51,7 +51,7 @@ def url_of(llm: FakeLLM, dialect: str) -> str:
     return f"{llm.url}/v1" if dialect.startswith("openai") else llm.url
 
 
-def http_model(url: str, dialect: str = "anthropic", *, client: Client, **fields: Any) -> HttpModel:
+def http_model(url: str, dialect: str = "anthropic", *, client: ConnectionPool, **fields: Any) -> HttpModel:
     """A model of its own governor, unless told otherwise."""
     options = fields.pop("options", None) or Options(stream=fields.pop("stream", True))
     info = fields.pop("info", None) or ModelInfo(name="m", window=200_000, max_output=1_024)
@@ -68,7 +68,7 @@ async def talking(
     settings, faults = fields.pop("settings", QUICK), fields.pop("faults", ())
     chunks, seconds = fields.pop("chunks", 3), fields.pop("seconds", 0.0)
     async with FakeLLM(script, settings=settings, faults=faults, chunks=chunks, seconds=seconds) as llm:
-        client = Client(times)
+        client = ConnectionPool(times)
         try:
             yield llm, http_model(url_of(llm, dialect), dialect, client=client, **fields)
         finally:
@@ -198,7 +198,7 @@ class InProcess(HttpModel):
 
     def __init__(self, fails: Callable[[float], ModelError | None], *, calls: int = 2, seconds: float = 1.0) -> None:
         info = ModelInfo(name="m", window=10_000_000, max_output=1_024)
-        super().__init__(info, Anthropic(), model="m", base_url="http://nowhere.test", client=Client())
+        super().__init__(info, AnthropicCodec(), model="m", base_url="http://nowhere.test", client=ConnectionPool())
         self.starts: list[float] = []
         self.failed = 0
         self._fails, self._calls, self._seconds = fails, calls, seconds

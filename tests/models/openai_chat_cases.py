@@ -11,7 +11,7 @@ from typing import Any
 
 from retinue.core.values import Assistant, Call, Image, Message, Result, ToolSchema, User
 from retinue.models.codec import Options, keep_opaque
-from retinue.models.openai_chat import OpenAIChat
+from retinue.models.openai_chat import OpenAIChatCodec
 
 WORDS = [
     "read",
@@ -77,7 +77,7 @@ def schema(r: random.Random) -> dict[str, Any]:
 class Conversation:
     """One request. `thoughts` says what each assistant message kept, by its place among the messages."""
 
-    codec: OpenAIChat
+    codec: OpenAIChatCodec
     instructions: str
     messages: list[Message]
     tools: list[ToolSchema]
@@ -87,18 +87,18 @@ class Conversation:
     thoughts: dict[int, Any] = field(default_factory=dict)
 
 
-def codec(r: random.Random) -> OpenAIChat:
+def codec(r: random.Random) -> OpenAIChatCodec:
     """The kinds of servers there are."""
     return r.choice(
         [
-            OpenAIChat(),
-            OpenAIChat(system_role="developer", strict_schema=True),
-            OpenAIChat(limit_field="max_tokens", cache_key=False),
-            OpenAIChat(
+            OpenAIChatCodec(),
+            OpenAIChatCodec(system_role="developer", strict_schema=True),
+            OpenAIChatCodec(limit_field="max_tokens", cache_key=False),
+            OpenAIChatCodec(
                 limit_field="max_tokens", cache_key=False, stream_options=False, strict_ids=True, bridge="Noted."
             ),
-            OpenAIChat(limit_field="max_tokens", cache_key=False, reasoning="reasoning_content"),
-            OpenAIChat(limit_field="max_tokens", cache_key=False, reasoning="reasoning_details"),
+            OpenAIChatCodec(limit_field="max_tokens", cache_key=False, reasoning="reasoning_content"),
+            OpenAIChatCodec(limit_field="max_tokens", cache_key=False, reasoning="reasoning_details"),
         ]
     )
 

@@ -7,14 +7,14 @@ from typing import Any
 
 from retinue.core.values import Reply
 from retinue.models.codec import Options
-from retinue.models.openai_chat import FILTERED, OpenAIChat
+from retinue.models.openai_chat import FILTERED, OpenAIChatCodec
 
 # The kinds of failure that are worth another try; all others are final.
 RETRIED = {"rate_limit", "quota", "auth", "overloaded", "network", "server_error"}
 
 
-def decoded(data: bytes, codec: OpenAIChat | None = None, *cuts: int) -> Reply:
-    decoder = (codec or OpenAIChat()).decoder(Options())
+def decoded(data: bytes, codec: OpenAIChatCodec | None = None, *cuts: int) -> Reply:
+    decoder = (codec or OpenAIChatCodec()).decoder(Options())
     shown: list[str] = []
     for a, b in zip((0, *cuts), (*cuts, len(data)), strict=True):
         shown += decoder.feed(data[a:b])

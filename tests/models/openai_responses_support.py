@@ -6,9 +6,9 @@ from typing import Any
 
 from retinue.core.values import Reply
 from retinue.models.codec import Codec, Options
-from retinue.models.openai_responses import OpenAIResponses
+from retinue.models.openai_responses import OpenAIResponsesCodec
 
-CODEC: Codec = OpenAIResponses()
+CODEC: Codec = OpenAIResponsesCodec()
 STREAM = Options()
 WHOLE = Options(stream=False)
 

@@ -13,12 +13,12 @@ from aiohttp.http_parser import HttpResponseParser
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from retinue.models.answer_head import CHUNKED, MAX_FIELDS, UNTIL_CLOSED, Head, NotHttp, ends_at
+from retinue.models.answer_head import CHUNKED, MAX_FIELDS, UNTIL_CLOSED, AnswerHead, NotHttp, ends_at
 from retinue.models.chunked_body import MAX_LINE, MAX_TRAILERS, BrokenBody, Chunks
 
 
-def head(*lines: str, end: str = "\r\n") -> Head:
-    return Head(end.join([*lines, "", ""]).encode("latin-1"))
+def head(*lines: str, end: str = "\r\n") -> AnswerHead:
+    return AnswerHead(end.join([*lines, "", ""]).encode("latin-1"))
 
 
 def test_a_head_tells_its_status_its_headers_and_the_length_of_its_body() -> None:
@@ -130,7 +130,7 @@ def test_what_aiohttp_refuses_is_refused_and_what_is_read_is_read_alike(
 ) -> None:
     data = end.join([f"HTTP/1.1 {status} Said", *(f"{n}: {v}" for n, v in fields), "", ""]).encode("latin-1")
     try:
-        ours = Head(data)
+        ours = AnswerHead(data)
     except NotHttp:
         return
     theirs = by_aiohttp(data)

@@ -14,9 +14,9 @@ from retinue.core.values import Assistant, ModelInfo, Usage, User
 from retinue.errors import ModelUnavailable
 from retinue.models.codec import Options
 from retinue.models.http import Times
-from retinue.models.prompt_cache import PATIENCE, Warmth, shortest
+from retinue.models.prompt_cache import PATIENCE, PromptCacheState, shortest
 from retinue.testing import call, run_virtual
-from retinue.testing.fake_llm.fake_provider import Heard
+from retinue.testing.fake_llm.fake_provider import ParsedRequest
 from tests.models.http_world import Together, asking, complete, history, talking
 
 LONG = "You know all of this. " * 800
@@ -33,7 +33,7 @@ class Provider:
 
     def __init__(self, fails: int = 0) -> None:
         # 1,024 tokens save $0.0035: at $0.00015 a second that is worth 23 seconds.
-        self.warmth = Warmth(SONNET, 1_024, second_usd=0.00015)
+        self.warmth = PromptCacheState(SONNET, 1_024, second_usd=0.00015)
         self.sent: list[float] = []
         self.fails = fails
 
@@ -209,7 +209,7 @@ def test_a_run_expects_its_own_last_prompt_and_gets_it() -> None:
         """Looks."""
         return "x" * 4_000
 
-    def script(heard: Heard) -> Any:
+    def script(heard: ParsedRequest) -> Any:
         return call("look") if heard.turn < 8 else "Done."
 
     async def story() -> None:
@@ -223,7 +223,7 @@ def test_a_run_expects_its_own_last_prompt_and_gets_it() -> None:
 
 
 def test_a_family_of_siblings_warms_once() -> None:
-    def script(heard: Heard) -> Any:
+    def script(heard: ParsedRequest) -> Any:
         if "helper" in heard.system:
             return "Helped."
         return call("hire") if heard.turn == 0 else "Done."
@@ -288,14 +288,14 @@ def test_what_is_known_of_caches(provider: str, dialect: str, model: str, tokens
 
 def test_a_wait_is_worth_what_it_saves() -> None:
     cheap = ModelInfo(name="m", price_in=50, price_out=400, price_cache_read=5)
-    assert Warmth(SONNET, 1_024).worth(4 * 2_000) == pytest.approx(2_000 * 3_450 / 500_000)
-    assert Warmth(SONNET, 1_024).worth(4 * 1_023) == 0.0, "too short to be cached"
-    assert Warmth(SONNET, 1_024).worth(4 * 100_000) == PATIENCE
-    assert Warmth(SONNET, 0).worth(10**6) == 0.0, "nothing is cached"
-    assert Warmth(cheap, 1_024).worth(4 * 1_024) < 0.1, "a nano model is not worth a tenth of a second"
-    assert Warmth(cheap, 1_024, second_usd=0.0).worth(4 * 1_024) == PATIENCE, "unless waiting costs nothing"
-    assert Warmth(ModelInfo(name="m"), 1_024).worth(10**6) == 0.0, "nobody knows what it would save"
-    assert Warmth(ModelInfo(name="m", price_in=0, price_out=0), 1_024).worth(10**6) == 0.0
+    assert PromptCacheState(SONNET, 1_024).worth(4 * 2_000) == pytest.approx(2_000 * 3_450 / 500_000)
+    assert PromptCacheState(SONNET, 1_024).worth(4 * 1_023) == 0.0, "too short to be cached"
+    assert PromptCacheState(SONNET, 1_024).worth(4 * 100_000) == PATIENCE
+    assert PromptCacheState(SONNET, 0).worth(10**6) == 0.0, "nothing is cached"
+    assert PromptCacheState(cheap, 1_024).worth(4 * 1_024) < 0.1, "a nano model is not worth a tenth of a second"
+    assert PromptCacheState(cheap, 1_024, second_usd=0.0).worth(4 * 1_024) == PATIENCE, "unless waiting costs nothing"
+    assert PromptCacheState(ModelInfo(name="m"), 1_024).worth(10**6) == 0.0, "nobody knows what it would save"
+    assert PromptCacheState(ModelInfo(name="m", price_in=0, price_out=0), 1_024).worth(10**6) == 0.0
 
 
 def test_nobody_waits_longer_than_it_is_worth_or_for_what_takes_longer() -> None:
@@ -350,12 +350,16 @@ def test_what_can_be_expected_of_a_cache_is_a_fact_of_the_model() -> None:
     nano = ModelInfo(name="m", price_in=50, price_out=400, price_cache_read=5)
     unpriced = ModelInfo(name="m")
 
-    def known(warmth: Warmth, *, is_streamed: bool = True) -> tuple[int, int]:
+    def known(warmth: PromptCacheState, *, is_streamed: bool = True) -> tuple[int, int]:
         info = warmth.known(warmth.info, is_streamed=is_streamed)
         return info.cache_tokens, info.shared_tokens
 
-    assert known(Warmth(SONNET, 1_024)) == (1_024, 1_024)
-    assert known(Warmth(SONNET, 1_024), is_streamed=False) == (1_024, 0), "of what is not streamed no first byte comes"
-    assert known(Warmth(nano, 1_024)) == (1_024, 11_112), "a second is worth $0.0005, and a token saves 45 nanos"
-    assert known(Warmth(unpriced, 1_024)) == (1_024, 0), "with an unknown price nobody waits"
-    assert known(Warmth(SONNET, 0)) == (0, 0)
+    assert known(PromptCacheState(SONNET, 1_024)) == (1_024, 1_024)
+    assert known(PromptCacheState(SONNET, 1_024), is_streamed=False) == (1_024, 0), (
+        "of what is not streamed no first byte comes"
+    )
+    assert known(PromptCacheState(nano, 1_024)) == (1_024, 11_112), (
+        "a second is worth $0.0005, and a token saves 45 nanos"
+    )
+    assert known(PromptCacheState(unpriced, 1_024)) == (1_024, 0), "with an unknown price nobody waits"
+    assert known(PromptCacheState(SONNET, 0)) == (0, 0)

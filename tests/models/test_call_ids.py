@@ -16,8 +16,8 @@ from retinue import Agent, Retinue, tool
 from retinue.core.history import ID, Conversation, History, view
 from retinue.core.values import Assistant, Call, Message, Reply, Result, User
 from retinue.models.fallback import Fallback
-from retinue.models.http import Client
-from retinue.testing.fake_llm.fake_provider import FakeLLM, Heard
+from retinue.models.http import ConnectionPool
+from retinue.testing.fake_llm.fake_provider import FakeLLM, ParsedRequest
 from tests.models.http_world import CODECS, DIALECTS, FAST, QUICK, asking, http_model, url_of
 
 ODD = ("call_0", "", "a b", "ü", "x" * 200, "call_0\n", 'q"')
@@ -46,7 +46,7 @@ def ids_in(messages: list[Message]) -> list[str]:
 def test_a_server_that_names_every_call_alike_leaves_a_history_that_every_dialect_takes(dialect: str, id: str) -> None:
     async def story() -> None:
         async with FakeLLM(["Done."], settings=QUICK) as llm:
-            client = Client(FAST)
+            client = ConnectionPool(FAST)
             conversation = of(turns(5, id))
             request = asking(messages=History(conversation, 0, len(conversation)))
             reply = await http_model(url_of(llm, dialect), dialect, client=client).complete(request, lambda text: None)
@@ -138,13 +138,13 @@ def test_another_dialect_goes_on_where_such_a_server_stopped_also_after_a_restar
         """Reads a file."""
         return f"contents of {path}"
 
-    def script(heard: Heard) -> Any:
+    def script(heard: ParsedRequest) -> Any:
         assert [m.text for m in heard.messages if isinstance(m, Result)] == ["contents of a"] * 3
         return "All read."
 
     async def story() -> None:
         async with FakeLLM(script, settings=QUICK) as llm:
-            client = Client(FAST)
+            client = ConnectionPool(FAST)
             model = http_model(url_of(llm, dialect), dialect, client=client)
             chain = Fallback([Copying(model), model], name="chain")
             agent = Agent("one", model=chain, tools=[read])

@@ -16,7 +16,7 @@ import pytest
 
 from retinue.errors import ConfigError, ModelError, ModelRejected, ModelUnavailable
 from retinue.models.connection_pool import checked_url
-from retinue.models.http import Client, HttpModel, Times
+from retinue.models.http import ConnectionPool, HttpModel, Times
 from retinue.testing.fake_llm.fake_provider import FakeLLM
 from tests.models.http_world import FAST, KEY, answering, asking, at_rest, closed_port, complete, http_model, url_of
 from tests.waiting import SECONDS
@@ -31,7 +31,7 @@ async def failing(model: HttpModel, kind: type[ModelError]) -> Any:
 
 def test_nobody_there_and_no_such_name_are_worth_another_try(monkeypatch: pytest.MonkeyPatch) -> None:
     async def story() -> None:
-        client = Client(FAST)
+        client = ConnectionPool(FAST)
         nobody = await failing(http_model(f"http://127.0.0.1:{closed_port()}", client=client), ModelUnavailable)
         assert nobody.kind == "network"
 
@@ -79,7 +79,7 @@ def test_only_a_certificate_that_is_trusted_and_valid_is_talked_to(tmp_path: Pat
     async def story(days: int, *, trusted: bool) -> Any:
         context, file = certificate(tmp_path, days)
         async with answering(GOOD, ssl=context) as (url, heard):
-            client = Client(FAST, environ={"SSL_CERT_FILE": file} if trusted else {})
+            client = ConnectionPool(FAST, environ={"SSL_CERT_FILE": file} if trusted else {})
             model = http_model(url, client=client, stream=False)
             try:
                 if trusted and days > 0:
@@ -97,7 +97,7 @@ def test_only_a_certificate_that_is_trusted_and_valid_is_talked_to(tmp_path: Pat
 
 def test_a_file_of_certificates_that_is_not_there_is_the_callers_mistake() -> None:
     async def story() -> None:
-        model = http_model("https://x.test", client=Client(FAST, environ={"SSL_CERT_FILE": "missing.pem"}))
+        model = http_model("https://x.test", client=ConnectionPool(FAST, environ={"SSL_CERT_FILE": "missing.pem"}))
         with pytest.raises(ConfigError, match="SSL_CERT_FILE"):
             await complete(model)
 
@@ -108,7 +108,7 @@ def test_a_file_of_certificates_that_is_not_there_is_the_callers_mistake() -> No
 def test_what_is_no_handshake_is_refused_and_a_broken_one_tried_again(answer: bytes, error: type[ModelError]) -> None:
     async def story() -> str:
         async with answering(answer, listen=False) as (url, _):
-            client = Client(FAST)
+            client = ConnectionPool(FAST)
             try:
                 return str((await failing(http_model(url.replace("http:", "https:"), client=client), error)).kind)
             finally:
@@ -121,7 +121,7 @@ def test_a_proxy_sees_the_name_of_the_provider_and_never_the_key() -> None:
     async def story(answer: bytes, error: type[ModelError]) -> tuple[Any, bytes]:
         async with answering(answer) as (url, heard):
             proxy = url.replace("http://", "http://ada:lovelace1815@")
-            client = Client(FAST, environ={"HTTPS_PROXY": proxy, "NO_PROXY": "example.org"})
+            client = ConnectionPool(FAST, environ={"HTTPS_PROXY": proxy, "NO_PROXY": "example.org"})
             try:
                 told = await failing(http_model("https://provider.test", client=client), error)
                 return told, b"".join(heard)
@@ -148,12 +148,12 @@ def test_a_proxy_sees_the_name_of_the_provider_and_never_the_key() -> None:
     ],
 )
 def test_a_proxy_is_used_for_what_is_encrypted_and_not_listed(url: str, direct: str, proxied: bool) -> None:
-    client = Client(environ={"https_proxy": "http://proxy.test:3128", "no_proxy": direct})
+    client = ConnectionPool(environ={"https_proxy": "http://proxy.test:3128", "no_proxy": direct})
     assert client.proxy(url) == ("http://proxy.test:3128" if proxied else None)
 
 
 def test_a_client_outlives_the_loops_that_use_it() -> None:
-    client = Client(FAST)
+    client = ConnectionPool(FAST)
 
     async def story() -> None:
         async with FakeLLM(["Hello."]) as llm:
@@ -174,7 +174,7 @@ def test_a_client_outlives_the_loops_that_use_it() -> None:
 
 def test_a_client_that_was_closed_opens_again() -> None:
     async def story() -> None:
-        client = Client(FAST)
+        client = ConnectionPool(FAST)
         async with FakeLLM(["Hello."]) as llm:
             model = http_model(url_of(llm, "anthropic"), client=client)
             for _ in range(2):
@@ -208,7 +208,7 @@ def block(seconds: float) -> None:
 
 def test_a_loop_that_was_blocked_cuts_off_nobody_who_was_answered() -> None:
     async def story() -> None:
-        client = Client(Times(connect=1.0, headers=0.2, idle=0.2, content=0.2, attempt=5.0))
+        client = ConnectionPool(Times(connect=1.0, headers=0.2, idle=0.2, content=0.2, attempt=5.0))
         url, join = answer_from_a_thread(0.1)
         call = asyncio.create_task(complete(http_model(url, client=client, stream=False)))
         await asyncio.sleep(0.05)
@@ -223,7 +223,7 @@ def test_a_loop_that_was_blocked_cuts_off_nobody_who_was_answered() -> None:
 def test_a_loop_that_is_always_late_still_ends_what_is_silent() -> None:
     async def story() -> None:
         async with answering(b"", close=False) as (url, _):
-            client = Client(Times(connect=1.0, headers=0.2, idle=0.2, content=0.2, attempt=5.0))
+            client = ConnectionPool(Times(connect=1.0, headers=0.2, idle=0.2, content=0.2, attempt=5.0))
             call = asyncio.create_task(complete(http_model(url, client=client)))
             for _ in range(20):
                 await asyncio.sleep(0.01)

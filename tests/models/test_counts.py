@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from retinue.core.values import ModelInfo, Usage
-from retinue.models.http import Client
-from retinue.models.usage_checks import ADDED, Asked, believed, grown
+from retinue.models.http import ConnectionPool
+from retinue.models.usage_checks import ADDED, RequestSize, believed, grown
 from tests.models.http_world import DIALECTS, FAST, answering, asking, complete, http_model
 
 INFO = ModelInfo(
@@ -23,7 +23,7 @@ INFO = ModelInfo(
     price_cache_write=3_750,
     preamble=500,
 )
-ASKED = Asked(size=4_000, max_output=1_000, info=INFO)
+ASKED = RequestSize(size=4_000, max_output=1_000, info=INFO)
 
 
 def used(**told: int) -> Usage:
@@ -57,7 +57,7 @@ def test_a_prompt_of_more_tokens_than_bytes_is_none(n: int) -> None:
 
 
 def test_a_provider_that_was_asked_to_read_elsewhere_may_count_what_it_read() -> None:
-    wide = Asked(size=4_000, max_output=1_000, info=INFO, is_open=True)
+    wide = RequestSize(size=4_000, max_output=1_000, info=INFO, is_open=True)
     assert believed(Usage(input=150_000, output=9), 40, wide).input == 150_000
     assert believed(Usage(input=1_000_000, output=9), 40, wide).input == 0
 
@@ -130,7 +130,7 @@ def stream(dialect: str, *counts: tuple[int, int]) -> bytes:
 def spent(dialect: str, *counts: tuple[int, int]) -> Usage:
     async def story() -> Usage:
         async with answering(stream(dialect, *counts)) as (url, _):
-            client = Client(FAST)
+            client = ConnectionPool(FAST)
             reply = await complete(http_model(url, dialect, client=client, info=INFO), asking())
             await client.close()
             return reply.usage

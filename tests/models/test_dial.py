@@ -14,7 +14,7 @@ import pytest
 
 from retinue.errors import ConfigError, ModelError, ModelRejected, ModelUnavailable
 from retinue.models import new_connections as dial
-from retinue.models.http import Client, HttpModel, Times
+from retinue.models.http import ConnectionPool, HttpModel, Times
 from retinue.models.new_connections import Dialer
 from tests.models.http_world import KEY, asking, complete, http_model, serving
 from tests.models.test_client import certificate
@@ -39,7 +39,7 @@ def test_an_address_that_does_not_answer_is_not_waited_for(monkeypatch: pytest.M
 
     serve, _ = once(OK)
 
-    async def story(model: HttpModel, client: Client) -> None:
+    async def story(model: HttpModel, client: ConnectionPool) -> None:
         port = int(model._url.split(":")[2].partition("/")[0])
         found = [(socket.AF_INET, 0, 0, "", (ip, port)) for ip in ("203.0.113.1", "203.0.113.2", "127.0.0.1")]
         asked = 0
@@ -81,7 +81,7 @@ def test_addresses_take_turns() -> None:
 @pytest.mark.parametrize("url", ["http://a..b/v1", "http://" + "a" * 64 + ".test"])
 def test_a_name_that_cannot_be_looked_up_is_the_callers_mistake(url: str) -> None:
     async def story() -> None:
-        client = Client(CALM)
+        client = ConnectionPool(CALM)
         with pytest.raises(ConfigError, match="cannot be looked up"):
             await complete(http_model(url, client=client))
         await client.close()
@@ -114,11 +114,11 @@ def test_a_request_goes_through_a_proxy_and_its_connection_is_kept(tmp_path: Pat
         finally:
             there[1].close()
 
-    async def story(model: HttpModel, client: Client) -> str:
+    async def story(model: HttpModel, client: ConnectionPool) -> str:
         async with serving(proxy, **({"ssl": trusted} if is_safe else {})) as address:
             address = address.replace("//", "//ada:love%40lace@").removeprefix("http://")
             environ = {"HTTPS_PROXY": address, "SSL_CERT_FILE": file}
-            ours = Client(CALM, environ=environ)
+            ours = ConnectionPool(CALM, environ=environ)
             through = http_model(model._url.removesuffix("/v1/messages"), client=ours, stream=False)
             try:
                 return await twice(through, ours)
@@ -149,7 +149,7 @@ def test_a_proxy_that_does_not_lead_there_is_told_as_that(answer: bytes, error: 
 
     async def story() -> ModelError:
         async with serving(proxy) as address:
-            client = Client(CALM, environ={"HTTPS_PROXY": address.replace("//", "//ada:lovelace1815@")})
+            client = ConnectionPool(CALM, environ={"HTTPS_PROXY": address.replace("//", "//ada:lovelace1815@")})
             try:
                 return await fails(http_model("https://provider.test", client=client), client)
             finally:
@@ -163,7 +163,7 @@ def test_a_proxy_that_does_not_lead_there_is_told_as_that(answer: bytes, error: 
 
 def test_a_proxy_that_is_none_is_the_callers_mistake() -> None:
     async def story() -> None:
-        client = Client(CALM, environ={"HTTPS_PROXY": "socks5://127.0.0.1:1080"})
+        client = ConnectionPool(CALM, environ={"HTTPS_PROXY": "socks5://127.0.0.1:1080"})
         with pytest.raises(ConfigError, match="proxy must be like"):
             await complete(http_model("https://provider.test", client=client))
         await client.close()
@@ -183,13 +183,13 @@ def test_tls_that_breaks_off_ends_no_answer_that_is_not_complete(tmp_path: Path,
         await asyncio.sleep(0.05)
         writer.transport.abort()
 
-    async def story(model: HttpModel, client: Client) -> str:
+    async def story(model: HttpModel, client: ConnectionPool) -> str:
         try:
             return (await complete(model)).message.text
         except ModelUnavailable as error:
             return error.kind
 
-    client = Client(CALM, environ={"SSL_CERT_FILE": file})
+    client = ConnectionPool(CALM, environ={"SSL_CERT_FILE": file})
     assert with_peer(serve, story, client=client, ssl=trusted) == ("network" if rest else "Hi")
 
 
@@ -197,7 +197,7 @@ def test_a_handshake_that_does_not_come_is_not_waited_for() -> None:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read()
 
-    async def story(model: HttpModel, client: Client) -> ModelError:
+    async def story(model: HttpModel, client: ConnectionPool) -> ModelError:
         return await fails(http_model(model._url.replace("http:", "https:"), client=client), client)
 
     told = with_peer(serve, story, Times(connect=0.3))

@@ -13,7 +13,7 @@ import pytest
 from retinue.errors import ModelError, ModelRejected, ModelUnavailable
 from retinue.models import kept_connections as pool
 from retinue.models import new_connections as dial
-from retinue.models.http import Client, HttpModel, Times
+from retinue.models.http import ConnectionPool, HttpModel, Times
 from retinue.models.http_connection import MOST_INTERIM, MOST_UNREAD
 from retinue.models.new_connections import Route
 from tests.models.http_world import KEY, Serve, asking, at_rest, complete, http_model, serving
@@ -21,14 +21,16 @@ from tests.models.test_wire import OK, REPLY, read_request
 from tests.waiting import SECONDS, until
 
 CALM = Times(connect=30.0, headers=30.0, idle=30.0, content=30.0, attempt=60.0)
-Story = Callable[[HttpModel, Client], Awaitable[Any]]
+Story = Callable[[HttpModel, ConnectionPool], Awaitable[Any]]
 
 
-def with_peer(serve: Serve, story: Story, times: Times = CALM, client: Client | None = None, **more: Any) -> Any:
+def with_peer(
+    serve: Serve, story: Story, times: Times = CALM, client: ConnectionPool | None = None, **more: Any
+) -> Any:
     """What comes of a story with a model whose provider does this. Nothing is open when it is over."""
 
     async def whole() -> Any:
-        ours = client or Client(times)
+        ours = client or ConnectionPool(times)
         async with serving(serve, **more) as url:
             model = http_model(url, client=ours, stream=False)
             try:
@@ -62,11 +64,11 @@ def once(answer: bytes, *, close: bool = False) -> tuple[Serve, list[int]]:
     return serve, asked
 
 
-async def twice(model: HttpModel, client: Client) -> str:
+async def twice(model: HttpModel, client: ConnectionPool) -> str:
     return "".join([(await complete(model)).message.text for _ in range(2)])
 
 
-async def fails(model: HttpModel, client: Client) -> ModelError:
+async def fails(model: HttpModel, client: ConnectionPool) -> ModelError:
     with pytest.raises(ModelError) as caught:
         await asyncio.wait_for(complete(model), SECONDS)
     return caught.value
@@ -120,7 +122,7 @@ def test_what_comes_unasked_on_a_resting_connection_is_no_answer() -> None:
             await read_request(reader)
             writer.write(OK)
 
-    async def story(model: HttpModel, client: Client) -> None:
+    async def story(model: HttpModel, client: ConnectionPool) -> None:
         await complete(model)
         peers[0].write(OK.replace(b"Hi", b"No"))
         ours, _ = client.pool()
@@ -135,7 +137,7 @@ def test_an_answer_before_the_question_is_heard_and_its_connection_given_up() ->
         writer.write(b"HTTP/1.1 503 Busy\r\ncontent-length: 0\r\n\r\n")
         await reader.read()
 
-    async def story(model: HttpModel, client: Client) -> None:
+    async def story(model: HttpModel, client: ConnectionPool) -> None:
         ours, _ = client.pool()
         connection = await ours.connect(where(model))
         await until(lambda: connection._buffer)
@@ -155,7 +157,7 @@ def test_a_connection_that_nobody_uses_is_closed_after_a_while() -> None:
         writer.write(OK)
         ended.append(len(await reader.read()))
 
-    async def story(model: HttpModel, client: Client) -> None:
+    async def story(model: HttpModel, client: ConnectionPool) -> None:
         ours, _ = client.pool()
         ours.idle_seconds = 0.05
         await complete(model)
@@ -176,7 +178,7 @@ def test_a_connection_that_was_closed_while_the_loop_was_blocked_is_not_used(mon
         peer.sendall(OK)
 
     async def story() -> None:
-        client = Client(CALM)
+        client = ConnectionPool(CALM)
         model = http_model(f"http://127.0.0.1:{listening.getsockname()[1]}", client=client, stream=False)
         for _ in range(2):
             asked = asyncio.create_task(complete(model))
@@ -260,7 +262,7 @@ def test_a_peer_that_says_no_more_ends_the_answer_or_breaks_it(rest: int) -> Non
         writer.write_eof()
         await reader.read()
 
-    async def story(model: HttpModel, client: Client) -> str:
+    async def story(model: HttpModel, client: ConnectionPool) -> str:
         try:
             return (await complete(model)).message.text
         except ModelUnavailable as error:
@@ -278,7 +280,7 @@ def test_what_nobody_reads_is_not_taken_in() -> None:
             await writer.drain()
             sent.append(1)
 
-    async def story(model: HttpModel, client: Client) -> None:
+    async def story(model: HttpModel, client: ConnectionPool) -> None:
         ours, _ = client.pool()
         connection = await ours.connect(where(model))
         connection.send(b"POST / HTTP/1.1\r\ncontent-length: 0\r\n\r\n")
@@ -300,7 +302,7 @@ def test_what_nobody_reads_is_not_taken_in() -> None:
 
 
 def test_no_more_connections_are_out_than_allowed_and_whoever_waits_may_leave() -> None:
-    client, out = Client(CALM, limit=2), list[int]()
+    client, out = ConnectionPool(CALM, limit=2), list[int]()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while True:
@@ -309,7 +311,7 @@ def test_no_more_connections_are_out_than_allowed_and_whoever_waits_may_leave() 
             await asyncio.sleep(0.02)
             writer.write(OK)
 
-    async def story(model: HttpModel, client: Client) -> None:
+    async def story(model: HttpModel, client: ConnectionPool) -> None:
         ours, _ = client.pool()
         calls = [asyncio.create_task(complete(model, asking(run=f"r{i}"))) for i in range(12)]
         await until(lambda: out and ours._waiting)
@@ -328,7 +330,7 @@ def test_no_more_connections_are_out_than_allowed_and_whoever_waits_may_leave() 
 def test_a_call_can_be_cancelled_at_every_step() -> None:
     serve, _ = once(body(b"transfer-encoding: chunked") + b"%x\r\n%b\r\n0\r\n\r\n" % (len(REPLY), REPLY))
 
-    async def story(model: HttpModel, client: Client) -> int:
+    async def story(model: HttpModel, client: ConnectionPool) -> int:
         ended = 0
         for steps in range(40):
             call = asyncio.create_task(complete(model))
@@ -355,7 +357,7 @@ def test_a_client_that_is_closed_ends_what_is_under_way() -> None:
         writer.write(body() + REPLY[:-1])
         await reader.read()
 
-    async def story(model: HttpModel, client: Client) -> None:
+    async def story(model: HttpModel, client: ConnectionPool) -> None:
         calls = [asyncio.create_task(complete(model, asking(run=f"r{i}"))) for i in range(5)]
         ours, _ = client.pool()
         await until(lambda: len(ours._open) == 5)
@@ -373,7 +375,7 @@ def test_a_machine_without_descriptors_is_not_the_providers_fault(monkeypatch: p
     def none_left(*args: Any, **fields: Any) -> Any:
         raise OSError(errno.EMFILE, "Too many open files")
 
-    async def story(model: HttpModel, client: Client) -> None:
+    async def story(model: HttpModel, client: ConnectionPool) -> None:
         with monkeypatch.context() as patched:
             patched.setattr(dial.socket, "socket", none_left)
             error = await fails(model, client)

@@ -16,11 +16,11 @@ from retinue import Agent, Caller, Orders, Retinue, tool
 from retinue.core.spec import Retry
 from retinue.core.state import Thinking
 from retinue.core.values import Assistant, Message, Reply, Result
-from retinue.models.anthropic import Anthropic
+from retinue.models.anthropic import AnthropicCodec
 from retinue.models.governor import Governor
-from retinue.models.http import Client
+from retinue.models.http import ConnectionPool
 from retinue.testing import call
-from retinue.testing.fake_llm.fake_provider import FAULTS, FakeLLM, Heard
+from retinue.testing.fake_llm.fake_provider import FAULTS, FakeLLM, ParsedRequest
 from tests.models.faults_main import RETRY, Case, Story, cases, main, play, play_all, tell
 from tests.models.http_world import CODECS, DIALECTS, FAST, KEY, QUICK, at_rest, http_model, talking, url_of
 from tests.waiting import SECONDS, until
@@ -74,7 +74,7 @@ def test_what_stays_too_long_is_shortened_and_then_given_up(dialect: str) -> Non
     async def story() -> Any:
         told = Story(Case("F12", dialect, "lead", "later"), always=True)
         async with FakeLLM(told.script, faults=told.faults, settings=QUICK) as llm:
-            client = Client(FAST)
+            client = ConnectionPool(FAST)
             outcome = (await tell(told, told.agents(http_model(url_of(llm, dialect), dialect, client=client)))).root
             await client.close()
             assert llm.violations == []
@@ -133,7 +133,7 @@ def test_one_rate_limit_cools_all_siblings_and_kills_none() -> None:
 
     governor = Watched(width=3)
 
-    def faults(heard: Heard, n: int) -> str | None:
+    def faults(heard: ParsedRequest, n: int) -> str | None:
         at.append(asyncio.get_running_loop().time())
         return "F1" if n == 12 else None
 
@@ -149,7 +149,7 @@ def test_one_rate_limit_cools_all_siblings_and_kills_none() -> None:
             assert max(at) >= at[11] + 0.48
             assert llm.n_requests == 30 + 2 + 1
 
-    def script(heard: Heard) -> Any:
+    def script(heard: ParsedRequest) -> Any:
         return "Helped." if "help" in heard.system else call("hire") if heard.turn == 0 else "Done."
 
     asyncio.run(story())
@@ -171,7 +171,7 @@ def hiring(model: Any, n: int) -> Agent:
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_cancelling_a_tree_is_seen_by_the_provider_and_nothing_more_is_sent(dialect: str) -> None:
-    def script(heard: Heard) -> Any:
+    def script(heard: ParsedRequest) -> Any:
         return "F20" if "help" in heard.system else call("hire")
 
     async def story() -> None:
@@ -233,7 +233,7 @@ def test_the_key_is_in_no_file_no_row_no_log_and_no_transcript(
             script: list[Any] = hearsay if not fault else ["Hello."]
             faults = [fault] if fault else []
             async with FakeLLM(script, faults=faults, settings=QUICK) as llm:
-                client = Client(FAST)
+                client = ConnectionPool(FAST)
                 model = http_model(url_of(llm, dialect), dialect, client=client, governor=Governor(spent_seconds=0.05))
                 async with Retinue(tmp_path / "log.db") as retinue:
                     agent = Agent("one", model=model, tools=[tell_it])
@@ -255,11 +255,11 @@ def test_the_key_is_in_no_file_no_row_no_log_and_no_transcript(
 # the checker itself
 
 
-def without_results(codec: Anthropic, messages: Sequence[Message], *, mark: bool = False) -> bytes:
+def without_results(codec: AnthropicCodec, messages: Sequence[Message], *, mark: bool = False) -> bytes:
     return ORIGINAL(codec, [m for m in messages if not isinstance(m, Result)], mark=mark)
 
 
-class Half(Anthropic):
+class Half(AnthropicCodec):
     """A codec that takes what was half-received for a reply."""
 
     def decoder(self, options: Any) -> Any:
@@ -269,12 +269,12 @@ class Half(Anthropic):
         return decoder
 
 
-ORIGINAL = Anthropic.unit
+ORIGINAL = AnthropicCodec.unit
 
 
 def test_a_planted_mistake_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(Anthropic, "unit", without_results)
+        patch.setattr(AnthropicCodec, "unit", without_results)
         found = asyncio.run(play(Case("F3", "anthropic", "lead", "first")))
         assert any(words.startswith("violation") for words in found)
     with monkeypatch.context() as patch:

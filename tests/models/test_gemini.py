@@ -17,7 +17,7 @@ from google.genai import types
 from retinue.core.values import Assistant, Call, Image, Reply, Result, ToolSchema, Usage, User
 from retinue.errors import ModelUnavailable
 from retinue.models.codec import Options, encode, units
-from retinue.models.gemini import Gemini
+from retinue.models.gemini import GeminiCodec
 from tests.models.gemini_cases import case, responses, sse
 from tests.models.gemini_support import GEMINI, KEY, STREAM, WHOLE, call_part, decoded, reply_chunk
 
@@ -344,7 +344,7 @@ def test_empty_messages_are_still_contents() -> None:
 def test_encoding_is_stateless_and_joins_like_the_port_says() -> None:
     messages = [User(text="a"), User(text="b"), Assistant(text="c")]
     body = encode(GEMINI, "m", "sys", messages, [], STREAM, 5)
-    assert body == encode(Gemini(), "m", "sys", messages, [], STREAM, 5)
+    assert body == encode(GeminiCodec(), "m", "sys", messages, [], STREAM, 5)
     assert json.loads(body) == {
         "systemInstruction": {"parts": [{"text": "sys"}]},
         "contents": [

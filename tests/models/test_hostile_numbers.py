@@ -19,7 +19,7 @@ from retinue.errors import ModelUnavailable
 from retinue.models import machine_limits as machine
 from retinue.models.codec import Options, count
 from retinue.models.governor import MAX_COOLING, Governor
-from retinue.models.http import Client
+from retinue.models.http import ConnectionPool
 from retinue.models.limit_headers import asked_for, limits_in, until
 from retinue.models.provider_errors import delay, worded
 from tests.models.http_world import CODECS, DIALECTS, FAST, answering, asking, at_rest, complete, http_model, talking
@@ -55,7 +55,7 @@ def test_a_provider_that_asks_for_an_endless_time_is_waited_for_an_hour_at_most(
 
     async def story() -> None:
         async with answering(head) as (url, _):
-            client = Client(FAST)
+            client = ConnectionPool(FAST)
             with pytest.raises(ModelUnavailable) as caught:
                 await complete(http_model(url, dialect, client=client))
             await client.close()
@@ -103,7 +103,7 @@ def test_usage_that_is_no_usage_costs_no_reply_and_no_store(dialect: str, n: str
 
     async def story() -> Usage:
         async with answering(head + body) as (url, _), Retinue(tmp_path / "r.db") as retinue:
-            client = Client(FAST)
+            client = ConnectionPool(FAST)
             model = http_model(url, dialect, client=client, stream=False)
             outcome = await retinue.run(Agent("one", model=model), "Go.", retry=Retry(attempts=1, then="fail"))
             await client.close()

@@ -15,10 +15,10 @@ import pytest
 from retinue.core.history import Conversation, History
 from retinue.core.values import Assistant, Call, Message, ModelInfo, Result, User
 from retinue.errors import ModelError, ModelRejected, ModelUnavailable
-from retinue.models.anthropic import Anthropic
+from retinue.models.anthropic import AnthropicCodec
 from retinue.models.codec import Options, encode
 from retinue.models.governor import Governor
-from retinue.models.http import Client, HttpModel, Times
+from retinue.models.http import ConnectionPool, HttpModel, Times
 from retinue.testing.fake_llm.fake_provider import FakeLLM
 from tests.models.http_world import (
     DIALECTS,
@@ -69,7 +69,7 @@ def said_to(*answers: bytes, kind: type[ModelError] | None = None, times: Times 
 
     async def story() -> Any:
         async with answering(*answers, close=fields.pop("close", True)) as (url, _):
-            client = Client(times)
+            client = ConnectionPool(times)
             try:
                 model = http_model(url, client=client, **fields)
                 return await (complete(model) if kind is None else failing(model, kind))
@@ -112,7 +112,7 @@ def long_talk(n: int, size: int) -> list[Message]:
 @pytest.mark.parametrize("size", [10, 3_000, 70_000])
 def test_the_pieces_of_a_body_are_the_conversation_and_nothing_else(dialect: str, cache: bool, size: int) -> None:
     options = Options(cache=cache, cache_key="k")
-    model = http_model("http://x", dialect, client=Client(), options=options)
+    model = http_model("http://x", dialect, client=ConnectionPool(), options=options)
     talk, tools = long_talk(12, size), asking().declared
     conversation = Conversation()
     for message in talk:
@@ -125,7 +125,7 @@ def test_the_pieces_of_a_body_are_the_conversation_and_nothing_else(dialect: str
 
 
 def test_a_forks_body_has_one_breakpoint_more_at_the_end_of_what_it_shares() -> None:
-    model = http_model("http://x", client=Client(), options=Options(cache_key="k"))
+    model = http_model("http://x", client=ConnectionPool(), options=Options(cache_key="k"))
     base = Conversation()
     for message in long_talk(12, 3_000)[:-1]:
         base.append(message)
@@ -176,7 +176,7 @@ def test_a_refusal_that_comes_in_pieces_or_breaks_off_is_understood() -> None:
         writer.write(body[30:])
 
     async def story() -> None:
-        client = Client(FAST)
+        client = ConnectionPool(FAST)
         async with serving(serve) as url:
             error = await failing(http_model(url, client=client), ModelUnavailable)
             assert (error.kind, error.after_seconds, str(error)) == ("rate_limit", 3.0, "wait")
@@ -278,7 +278,7 @@ async def dripping(pieces: Sequence[bytes], pause: float, times: Times) -> Any:
             writer.write(piece)
             await asyncio.sleep(pause)
 
-    client = Client(times)
+    client = ConnectionPool(times)
     async with serving(serve) as url:
         model = http_model(url, client=client)
         began = asyncio.get_running_loop().time()
@@ -384,7 +384,7 @@ def test_a_key_that_somebody_on_the_way_repeats_is_hidden() -> None:
     asyncio.run(story())
 
 
-class Broken(Anthropic):
+class Broken(AnthropicCodec):
     def decoder(self, options: Options) -> Any:
         raise KeyError(f"no {KEY} here")
 
@@ -429,7 +429,7 @@ def test_a_refused_schema_is_told_with_the_name_of_its_tool(dialect: str) -> Non
 def test_a_key_that_is_a_word_of_the_format_breaks_no_reply(key: str) -> None:
     async def story() -> None:
         async with FakeLLM([f"I am {key}, at 100000000."], settings=QUICK) as llm:
-            client = Client(FAST)
+            client = ConnectionPool(FAST)
             model = http_model(url_of(llm, "anthropic"), client=client, key=key)
             try:
                 reply = await model.complete(asking(), lambda text: None)

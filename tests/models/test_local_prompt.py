@@ -20,13 +20,13 @@ from hypothesis import strategies as st
 from retinue.core.values import Assistant, Call, Image, Message, Reply, Result, ToolSchema, User
 from retinue.errors import ConfigError, ModelError, ModelRejected, ModelUnavailable
 from retinue.models.codec import Options
-from retinue.models.gguf import Facts, read_facts, read_window
+from retinue.models.gguf import GgufFacts, read_facts, read_window
 from retinue.models.local import LocalModel
 from retinue.models.local_prompt import NO_IMAGE, NOTHING_SAID, body, grammar, messages, style_of, wanted_tools
 from tests.models.local_main import TOOLS, request
 
-PLAIN = style_of(Facts("", 0, "{{ messages }}", ("<|im_start|>", "<|im_end|>")))
-NATIVE = style_of(Facts("", 0, "{% if tools %}{% endif %}", ("<|im_start|>", "<|im_end|>")))
+PLAIN = style_of(GgufFacts("", 0, "{{ messages }}", ("<|im_start|>", "<|im_end|>")))
+NATIVE = style_of(GgufFacts("", 0, "{% if tools %}{% endif %}", ("<|im_start|>", "<|im_end|>")))
 TALK: list[Message] = [
     User(text="Add 2 and 3."),
     User(text="Be quick.", kind="mail"),
@@ -71,7 +71,7 @@ FILE = gguf(
 def test_a_gguf_file_tells_what_is_needed(tmp_path: Path) -> None:
     path = tmp_path / "tiny.gguf"
     path.write_bytes(FILE)
-    assert read_facts(path) == Facts("Tiny", 4_096, "{{ messages }}", ("<|end|>",))
+    assert read_facts(path) == GgufFacts("Tiny", 4_096, "{{ messages }}", ("<|end|>",))
     assert read_window(path) == 4_096
 
 

@@ -18,7 +18,7 @@ from openai.types.chat import completion_create_params as params
 from retinue.core.values import Assistant, Call, Image, Message, Reply, Result, ToolSchema, Usage, User
 from retinue.errors import ModelRejected, ModelUnavailable
 from retinue.models.codec import Codec, Options, encode, keep_opaque
-from retinue.models.openai_chat import FILTERED, NOTHING_SAID, OpenAIChat
+from retinue.models.openai_chat import FILTERED, NOTHING_SAID, OpenAIChatCodec
 from tests.models import openai_chat_cases as cases
 from tests.models.openai_chat_cases import KEY
 from tests.models.openai_chat_support import RETRIED, decoded
@@ -215,7 +215,7 @@ def same(reply: Reply, told: Any, case: cases.Stream) -> None:
 @pytest.mark.parametrize("shard", range(N_SHARDS))
 def test_a_stream_says_what_the_sdk_reads_however_it_is_cut(shard: int) -> None:
     """Short streams are cut in two at every byte; all are also read byte by byte."""
-    codec = OpenAIChat(reasoning="reasoning_content")
+    codec = OpenAIChatCodec(reasoning="reasoning_content")
     n_cuts = 0
 
     async def compare() -> None:
@@ -245,7 +245,7 @@ def test_a_stream_says_what_the_sdk_reads_however_it_is_cut(shard: int) -> None:
 
 
 def test_a_single_body_says_what_the_sdk_reads() -> None:
-    codec = OpenAIChat(reasoning="reasoning_content")
+    codec = OpenAIChatCodec(reasoning="reasoning_content")
 
     async def compare() -> None:
         current = b""
@@ -272,7 +272,7 @@ def test_a_cut_stream_is_never_a_reply() -> None:
         data = cases.stream(seed, long=seed == 0).data
         end = data.index(b"data: [DONE]") + len(b"data: [DONE]")
         for at in range(end):
-            decoder = OpenAIChat().decoder(Options())
+            decoder = OpenAIChatCodec().decoder(Options())
             with pytest.raises(ModelUnavailable) as caught:
                 decoder.feed(data[:at])
                 decoder.finish()
@@ -283,7 +283,7 @@ def test_a_cut_stream_is_never_a_reply() -> None:
 def test_a_cut_body_is_never_a_reply() -> None:
     body = cases.stream(3).body
     for at in range(len(body)):
-        decoder = OpenAIChat().decoder(Options(stream=False))
+        decoder = OpenAIChatCodec().decoder(Options(stream=False))
         decoder.feed(body[:at])
         with pytest.raises(ModelUnavailable) as caught:
             decoder.finish()
@@ -296,19 +296,19 @@ def test_ids_fit_the_server_and_match_their_results() -> None:
         Assistant(calls=(Call(id=long, name="a"), Call(id="k" * 41, name="a"), Call(id="ok", name="a")))
     ]
     unit += [Result(call_id=call, text="") for call in (long, "k" * 41, "ok")]
-    for codec, shape in [(OpenAIChat(), ".{1,40}"), (OpenAIChat(strict_ids=True), "[A-Za-z0-9]{9}")]:
+    for codec, shape in [(OpenAIChatCodec(), ".{1,40}"), (OpenAIChatCodec(strict_ids=True), "[A-Za-z0-9]{9}")]:
         said, *results = json.loads(b"[" + codec.unit(unit) + b"]")
         ids = [call["id"] for call in said["tool_calls"]]
         assert ids == [result["tool_call_id"] for result in results]
         assert len(set(ids)) == 3
         assert all(re.fullmatch(shape, i) for i in ids)
-    kept = OpenAIChat(strict_ids=True).unit([Assistant(calls=(Call(id="aB3dE6gH9", name="a"),))])
+    kept = OpenAIChatCodec(strict_ids=True).unit([Assistant(calls=(Call(id="aB3dE6gH9", name="a"),))])
     assert b'"aB3dE6gH9"' in kept
 
 
 @pytest.mark.parametrize("name", ["", "default_api.read", "functions read", "é" * 80, "a" * 80, "\ud800"])
 def test_a_name_that_the_model_made_up_is_sent_in_a_form_that_is_taken(name: str) -> None:
-    said = json.loads(OpenAIChat().unit([Assistant(calls=(Call(id="a", name=name),))]))
+    said = json.loads(OpenAIChatCodec().unit([Assistant(calls=(Call(id="a", name=name),))]))
     assert re.fullmatch("[a-zA-Z0-9_-]{1,64}", said["tool_calls"][0]["function"]["name"])
 
 
@@ -316,14 +316,14 @@ def test_a_name_that_the_model_made_up_is_sent_in_a_form_that_is_taken(name: str
     "args", ["", "{", "[1]", '"{}"', "nul", "[" * 5_000, '{"a":' * 5_000, '{"a":"\\ud800"}', "\ud800"]
 )
 def test_arguments_that_are_no_object_are_sent_as_one(args: str) -> None:
-    said = json.loads(OpenAIChat().unit([Assistant(calls=(Call(id="a", name="x", args=args),))]))
+    said = json.loads(OpenAIChatCodec().unit([Assistant(calls=(Call(id="a", name="x", args=args),))]))
     sent = json.loads(said["tool_calls"][0]["function"]["arguments"])
     assert isinstance(sent, dict)
     assert set(sent) <= {"invalid_json"}
 
 
 def test_a_reply_without_words_is_sent_with_some() -> None:
-    assert json.loads(OpenAIChat().unit([Assistant()])) == {"role": "assistant", "content": NOTHING_SAID}
+    assert json.loads(OpenAIChatCodec().unit([Assistant()])) == {"role": "assistant", "content": NOTHING_SAID}
 
 
 def test_half_a_character_does_not_stop_a_request() -> None:
@@ -338,7 +338,7 @@ def test_half_a_character_does_not_stop_a_request() -> None:
         Result(call_id=bad, text=bad, name=bad, images=(Image(media_type="image/png", data="AA=="),)),
     ]
     schema = ToolSchema(name="x", description=bad, parameters={"type": "object", "description": bad})
-    codec = OpenAIChat(reasoning="reasoning")
+    codec = OpenAIChatCodec(reasoning="reasoning")
     body = encode(codec, "m", bad, messages, [schema], Options(output_schema={"description": bad}, cache_key=bad), 5)
     told = json.loads(body.decode())
     assert told["messages"][0]["content"] == "a\ufffdb\x00"
@@ -346,13 +346,13 @@ def test_half_a_character_does_not_stop_a_request() -> None:
 
 
 def test_an_empty_schema_is_still_a_schema() -> None:
-    head = OpenAIChat().head("m", "", [], Options(output_schema={}))
+    head = OpenAIChatCodec().head("m", "", [], Options(output_schema={}))
     assert json.loads(head + b"]}")["response_format"]["json_schema"]["schema"] == {}
 
 
 def test_extra_may_not_take_the_place_of_what_the_codec_writes() -> None:
     options = Options(extra={"messages": [], "max_completion_tokens": 1, "stream": False, "temperature": 1.0, "n": 1})
-    body = encode(OpenAIChat(), "m", "", [User(text="hi")], [], options, 5)
+    body = encode(OpenAIChatCodec(), "m", "", [User(text="hi")], [], options, 5)
     assert body.count(b'"messages"') == body.count(b'"max_completion_tokens"') == 1
     told = json.loads(body)
     assert told["messages"] == [{"role": "user", "content": "hi"}]
@@ -376,20 +376,20 @@ def test_paths_and_keys_are_those_of_the_sdk() -> None:
 
     asyncio.run(ask())
     plain, azure = seen
-    codec: Codec = OpenAIChat()
+    codec: Codec = OpenAIChatCodec()
     assert str(plain.url) == "http://model.test/v1" + codec.path("m", Options())
     assert codec.headers(KEY)["Authorization"] == plain.headers["authorization"]
     endpoint = "/openai/deployments/{model}/chat/completions?api-version=2024-10-21"
-    codec = OpenAIChat(auth="api-key", endpoint=endpoint)
+    codec = OpenAIChatCodec(auth="api-key", endpoint=endpoint)
     assert codec.path("gpt 4/x", Options()).encode() == azure.url.raw_path
     assert codec.headers(KEY)["api-key"] == azure.headers["api-key"]
     assert "Authorization" not in codec.headers(KEY)
-    assert set(OpenAIChat().headers("")) == {"Content-Type", "Accept"}
+    assert set(OpenAIChatCodec().headers("")) == {"Content-Type", "Accept"}
 
 
 @pytest.mark.parametrize("case", cases.FAILURES, ids=[f"{case.fault}-{n}" for n, case in enumerate(cases.FAILURES)])
 def test_a_failure_is_sorted(case: cases.Failure) -> None:
-    error = OpenAIChat().failure(case.status, case.headers, case.body)
+    error = OpenAIChatCodec().failure(case.status, case.headers, case.body)
     assert error.kind == case.kind
     assert type(error) is (ModelUnavailable if case.kind in RETRIED else ModelRejected)
     assert getattr(error, "after_seconds", 0.0) == pytest.approx(case.wait)

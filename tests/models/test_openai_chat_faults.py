@@ -11,7 +11,7 @@ import pytest
 from retinue.core.values import Assistant, Call
 from retinue.errors import ModelError, ModelRejected, ModelUnavailable
 from retinue.models.codec import Options
-from retinue.models.openai_chat import FILTERED, MAX_BODY, OpenAIChat
+from retinue.models.openai_chat import FILTERED, MAX_BODY, OpenAIChatCodec
 from tests.models import openai_chat_cases as cases
 from tests.models.openai_chat_cases import KEY, wrong
 from tests.models.openai_chat_support import RETRIED, calls, decoded, delta, sse, tool
@@ -31,7 +31,7 @@ from tests.models.openai_chat_support import RETRIED, calls, decoded, delta, sse
     ],
 )
 def test_the_words_of_the_provider_are_in_the_message(body: bytes, words: str) -> None:
-    assert str(OpenAIChat().failure(400, {}, body)) == f"HTTP 400: {words}"
+    assert str(OpenAIChatCodec().failure(400, {}, body)) == f"HTTP 400: {words}"
     if body[:1] == b"{":
         error = failing(json.loads(body), event="event: error\n")
         assert str(error) == words
@@ -58,7 +58,7 @@ def test_the_words_of_the_provider_are_in_the_message(body: bytes, words: str) -
 )
 def test_no_body_of_a_failure_is_too_odd(body: bytes) -> None:
     began = time.process_time()
-    error = OpenAIChat().failure(500, {}, body)
+    error = OpenAIChatCodec().failure(500, {}, body)
     assert time.process_time() - began < 2
     assert isinstance(error, ModelUnavailable)
     assert len(str(error)) <= 500
@@ -81,13 +81,13 @@ def test_no_body_of_a_failure_is_too_odd(body: bytes) -> None:
 )
 def test_no_key_gets_into_a_message(key: str) -> None:
     for words in (f"Incorrect API key provided: {key}.", f"bad Bearer {key}", f"the key '{key}' is invalid"):
-        assert key[3:] not in str(OpenAIChat().failure(401, {}, wrong(words)))
-        assert key[3:] not in str(OpenAIChat().failure(401, {}, words.encode()))
+        assert key[3:] not in str(OpenAIChatCodec().failure(401, {}, wrong(words)))
+        assert key[3:] not in str(OpenAIChatCodec().failure(401, {}, words.encode()))
 
 
-def failing(*chunks: Any, event: str = "", codec: OpenAIChat | None = None) -> ModelError:
+def failing(*chunks: Any, event: str = "", codec: OpenAIChatCodec | None = None) -> ModelError:
     """What a stream that fails after some text raises, and that it does so at once."""
-    decoder = (codec or OpenAIChat()).decoder(Options())
+    decoder = (codec or OpenAIChatCodec()).decoder(Options())
     decoder.feed(sse(delta(content="a"), delta(tool_calls=[tool("x", '{"a', index=0)]), done=False))
     with pytest.raises(ModelError) as caught:
         decoder.feed(event.encode() + sse(*chunks, done=False))
@@ -164,7 +164,7 @@ def test_f27_odd_events_are_read() -> None:
 
 
 def test_f30_a_huge_line_is_refused_before_it_is_kept() -> None:
-    decoder = OpenAIChat().decoder(Options())
+    decoder = OpenAIChatCodec().decoder(Options())
     decoder.feed(b"data: ")
     with pytest.raises(ModelRejected) as caught:
         for _ in range(20):
@@ -174,7 +174,7 @@ def test_f30_a_huge_line_is_refused_before_it_is_kept() -> None:
 
 @pytest.mark.parametrize("start", [b"{", b": "])
 def test_f30_a_huge_reply_is_refused(start: bytes) -> None:
-    decoder = OpenAIChat().decoder(Options())
+    decoder = OpenAIChatCodec().decoder(Options())
     piece = b":" * (1 << 20) + b"\n"
     with pytest.raises(ModelRejected) as caught:
         decoder.feed(start)
@@ -272,7 +272,7 @@ def test_f50_odd_text_is_kept_and_can_be_stored() -> None:
     data = sse(
         raw, *halves, delta(tool_calls=[tool("x\ud800", '{"a":"\ud800"}', index=0, id="c\ud800")]), delta("stop")
     )
-    decoder = OpenAIChat().decoder(Options())
+    decoder = OpenAIChatCodec().decoder(Options())
     shown = decoder.feed(data)
     reply = decoder.finish()
     assert "".join(shown).encode()

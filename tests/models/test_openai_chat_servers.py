@@ -11,7 +11,7 @@ from retinue.core.values import Assistant, Usage
 from retinue.errors import ModelError, ModelUnavailable
 from retinue.models import openai_chat
 from retinue.models.codec import Options, keep_opaque
-from retinue.models.openai_chat import OpenAIChat
+from retinue.models.openai_chat import OpenAIChatCodec
 from retinue.models.openai_chat_reply import plain_reply
 from tests.models.openai_chat_support import calls, decoded, delta, sse, tool
 
@@ -105,24 +105,26 @@ def test_a_long_call_is_not_parsed_again_for_each_delta(monkeypatch: pytest.Monk
 def test_reasoning_is_not_text_and_is_kept_only_for_a_server_that_wants_it() -> None:
     thinking = [delta(reasoning_content="hm "), delta(reasoning="so"), delta("stop", content="yes")]
     assert decoded(sse(*thinking)).message == Assistant(text="yes")
-    kept = decoded(sse(*thinking), OpenAIChat(reasoning="reasoning_content")).message
+    kept = decoded(sse(*thinking), OpenAIChatCodec(reasoning="reasoning_content")).message
     assert kept == Assistant(text="yes", opaque='openai_chat\n{"reasoning_content":"hm so"}')
     both = delta("stop", content="yes", reasoning_content="hm", reasoning="hm")
-    assert decoded(sse(both), OpenAIChat(reasoning="reasoning")).message.opaque == 'openai_chat\n{"reasoning":"hm"}'
+    assert (
+        decoded(sse(both), OpenAIChatCodec(reasoning="reasoning")).message.opaque == 'openai_chat\n{"reasoning":"hm"}'
+    )
 
 
 def test_reasoning_goes_back_byte_for_byte_and_to_its_own_kind_of_server_only() -> None:
     kept = '{"reasoning_content":"h\\u006d  <é>"}'
     said = Assistant(text="yes", opaque=keep_opaque("openai_chat", kept))
-    sent = OpenAIChat(reasoning="reasoning_content").unit([said])
+    sent = OpenAIChatCodec(reasoning="reasoning_content").unit([said])
     assert kept[1:].encode() in sent
     assert json.loads(sent)["reasoning_content"] == "hm  <é>"
-    for other in (OpenAIChat(), OpenAIChat(reasoning="reasoning")):
+    for other in (OpenAIChatCodec(), OpenAIChatCodec(reasoning="reasoning")):
         assert json.loads(other.unit([said])) == {"role": "assistant", "content": "yes"}
 
 
 def test_the_details_of_reasoning_are_joined_and_go_back() -> None:
-    codec = OpenAIChat(reasoning="reasoning_details")
+    codec = OpenAIChatCodec(reasoning="reasoning_details")
     parts = [
         [{"type": "reasoning.text", "text": "one ", "index": 0, "format": "f"}],
         [{"type": "reasoning.text", "text": "two", "index": 0, "signature": None}],
@@ -163,7 +165,7 @@ def test_a_json_body_may_answer_a_request_for_a_stream() -> None:
 
 
 def test_a_server_without_the_marker_ends_with_its_finish_reason() -> None:
-    lax = OpenAIChat(done_marker=False)
+    lax = OpenAIChatCodec(done_marker=False)
     assert decoded(sse(delta(content="hi"), delta("stop"), done=False), lax).message.text == "hi"
     assert decoded(sse(delta(content="hi"), delta("stop"), done=False)[:-2], lax).message.text == "hi"
     for data in (sse(delta(content="hi"), done=False), sse(done=False), sse(delta(), done=False)):
@@ -201,7 +203,7 @@ def test_usage_is_read_wherever_a_server_puts_it() -> None:
 
 
 def test_only_what_carries_content_counts_as_content() -> None:
-    decoder = OpenAIChat().decoder(Options())
+    decoder = OpenAIChatCodec().decoder(Options())
     decoder.feed(b": keep-alive\n\n" + sse(delta(role="assistant", content=""), {"choices": []}, done=False))
     assert decoder.contents == 0
     decoder.feed(sse(delta(content="a"), delta(reasoning="b"), delta(tool_calls=[tool("x")]), done=False))
@@ -289,7 +291,7 @@ def test_the_short_way_to_read_a_whole_reply_leads_where_the_long_one_does(monke
                 bodies.append(body)
 
     def read(body: Any) -> Any:
-        decoder = OpenAIChat(reasoning="reasoning_content").decoder(Options(stream=False))
+        decoder = OpenAIChatCodec(reasoning="reasoning_content").decoder(Options(stream=False))
         try:
             decoder.feed(json.dumps(body).encode())
             return decoder.finish()

@@ -12,7 +12,7 @@ import pytest
 from retinue.core.values import Assistant, Call, Result, ToolSchema, User
 from retinue.errors import ModelUnavailable
 from retinue.models.codec import Options, encode, units
-from retinue.models.openai_responses import OpenAIResponses
+from retinue.models.openai_responses import OpenAIResponsesCodec
 from tests.models import openai_responses_cases as cases
 from tests.models.openai_responses_cases import call, message, reasoning, sse
 from tests.models.openai_responses_support import CODEC, STREAM, WHOLE, decoded, delta, ended
@@ -48,7 +48,7 @@ def test_a_request_is_what_the_sdk_sends(wire: cases.Wire) -> None:
 def test_the_headers_are_what_the_sdk_sends(wire: cases.Wire) -> None:
     wire.answer = b""
     wire.client.responses.create(model="m", input="hello", stream=True)
-    ours = OpenAIResponses(organization="org", project="p").headers("k")
+    ours = OpenAIResponsesCodec(organization="org", project="p").headers("k")
     for name in ("authorization", "content-type", "openai-organization", "openai-project"):
         assert ours[name] == wire.headers[name]
     assert "authorization" not in CODEC.headers("") and "openai-project" not in CODEC.headers("k")

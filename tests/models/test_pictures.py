@@ -13,9 +13,9 @@ from retinue import Agent, Answer, Retinue, tool
 from retinue.core.history import Conversation, History
 from retinue.core.image_checks import look_at, taken_in
 from retinue.core.values import Assistant, Image, Result, User
-from retinue.models.http import Client
+from retinue.models.http import ConnectionPool
 from retinue.testing import call
-from retinue.testing.fake_llm.fake_provider import FakeLLM, Heard
+from retinue.testing.fake_llm.fake_provider import FakeLLM, ParsedRequest
 from tests.cli.house import House, Llm
 from tests.models.http_world import DIALECTS, FAST, QUICK, asking, http_model, url_of
 from tests.pictures import encoded, png
@@ -69,7 +69,7 @@ def bad_history(*images: Image) -> Conversation:
 def test_a_bad_picture_that_is_on_record_is_sent_as_words(dialect: str) -> None:
     async def story() -> None:
         async with FakeLLM(["I see."], settings=QUICK) as llm:
-            client = Client(FAST)
+            client = ConnectionPool(FAST)
             bad, good = (
                 Image(media_type="image/png", data=encoded(STUB)),
                 Image(media_type="image/png", data=encoded(png())),
@@ -106,7 +106,7 @@ def test_a_picture_that_only_the_provider_dislikes_is_left_out_and_the_others_st
 
     async def story() -> None:
         async with FakeLLM(["I see."], settings=QUICK) as llm:
-            client = Client(FAST)
+            client = ConnectionPool(FAST)
             model = http_model(url_of(llm, dialect), dialect, client=client)
             kept = http.HttpModel._attempt
             n_refused = 0
@@ -142,12 +142,12 @@ def test_what_a_tool_returns_is_looked_at_before_it_is_written_down(tmp_path: Pa
         """Draws."""
         return Answer(text="Drawn.", images=(Image(media_type="image/png", data=encoded(STUB)),))
 
-    def script(heard: Heard) -> Any:
+    def script(heard: ParsedRequest) -> Any:
         return "I see nothing." if any(isinstance(m, Result) for m in heard.messages) else call("draw")
 
     async def story() -> None:
         async with FakeLLM(script, settings=QUICK) as llm, Retinue(tmp_path / "r.db") as retinue:
-            client = Client(FAST)
+            client = ConnectionPool(FAST)
             agent = Agent("one", model=http_model(llm.url, client=client), tools=[draw])
             outcome = await retinue.run(agent, "Go.")
             await client.close()
@@ -160,7 +160,7 @@ def test_what_a_tool_returns_is_looked_at_before_it_is_written_down(tmp_path: Pa
 
 @pytest.mark.parametrize("model", ["anthropic:m", "openai-chat:m", "openai:m", "gemini:m"])
 def test_a_program_that_reads_a_stub_of_a_picture_goes_on_and_can_be_resumed(model: str, tmp_path: Path) -> None:
-    def script(heard: Heard) -> Any:
+    def script(heard: ParsedRequest) -> Any:
         return "It is broken." if any(isinstance(m, Result) for m in heard.messages) else call("read", path="a.png")
 
     with Llm(script) as llm:
@@ -190,7 +190,7 @@ def test_a_picture_goes_out_under_its_real_kind_and_within_the_limits_of_its_pro
 
     async def story() -> bytes:
         async with FakeLLM(["I see."], settings=QUICK) as llm:
-            client = Client(FAST)
+            client = ConnectionPool(FAST)
             conversation = Conversation()
             conversation.append(User(text="Look.", images=images))
             try:
@@ -241,7 +241,7 @@ def test_a_model_that_stops_taking_pictures_is_sent_words_for_old_and_new_ones(w
 
     async def story() -> None:
         async with FakeLLM(["I see."], settings=QUICK) as llm:
-            client = Client(FAST)
+            client = ConnectionPool(FAST)
             model = http_model(url_of(llm, "openai_chat"), "openai_chat", client=client)
             conversation = Conversation()
             conversation.append(User(text="Look.", images=(picture(1),)))
@@ -264,7 +264,7 @@ def test_a_model_that_stops_taking_pictures_is_sent_words_for_old_and_new_ones(w
 def test_forks_that_are_refused_at_the_same_time_for_one_picture_all_go_on(dialect: str) -> None:
     async def story() -> None:
         async with FakeLLM(["I see."] * 4, settings=QUICK) as llm:
-            client = Client(FAST)
+            client = ConnectionPool(FAST)
             model = http_model(url_of(llm, dialect), dialect, client=client)
             bad, good = picture(1), picture(2)
             base = Conversation()
@@ -307,7 +307,7 @@ def test_where_there_are_too_many_pictures_the_last_one_is_still_seen(status: in
 
     async def story() -> None:
         async with FakeLLM(["I see."], settings=QUICK) as llm:
-            client = Client(FAST)
+            client = ConnectionPool(FAST)
             model = http_model(llm.url, client=client)
             refusing(model, lambda raw: raw.count(b'"base64"') > 2, words, status)
             conversation = Conversation()

@@ -10,7 +10,7 @@ import pytest
 from retinue import Agent, Budget, Retinue
 from retinue.core.values import ModelInfo
 from retinue.errors import ConfigError
-from retinue.models.catalog import Catalog, Price, Terms
+from retinue.models.catalog import Catalog, Price, ProviderTerms
 from retinue.models.prices import is_near
 from retinue.testing.fake_llm.fake_provider import FakeLLM
 from tests.models.http_world import FAST, asking, complete
@@ -105,7 +105,7 @@ def test_a_budget_in_dollars_is_kept_for_a_model_with_a_declared_price() -> None
 
 
 def test_terms_reach_the_governor_of_each_account_and_model() -> None:
-    terms = {"claude": Terms(max_concurrent=3, requests_per_minute=50, cache_tokens=0)}
+    terms = {"claude": ProviderTerms(max_concurrent=3, requests_per_minute=50, cache_tokens=0)}
     catalog = Catalog(KEYS, terms=terms)
     one, other = catalog.find("anthropic:claude-sonnet-4-5"), catalog.find("openai:gpt-5")
     assert (one.governor.most, one.governor.per_minute) == (3, {"set requests": 45.0})  # type: ignore[attr-defined]

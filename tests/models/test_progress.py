@@ -13,7 +13,7 @@ from retinue.models.base import Progress, Request
 from retinue.models.explorer import ExplorerModel
 from retinue.models.fallback import Fallback
 from retinue.models.governor import Governor
-from retinue.models.http import Client, Times
+from retinue.models.http import ConnectionPool, Times
 from retinue.testing import Scripted
 from retinue.testing.fake_llm.fake_provider import FakeLLM
 from tests.models.http_world import (
@@ -89,7 +89,7 @@ def test_a_call_that_waits_for_its_turn_has_not_left(dialect: str) -> None:
 
 def test_a_call_that_is_still_connecting_has_not_left() -> None:
     async def story() -> None:
-        client = Client(FAST)
+        client = ConnectionPool(FAST)
         model = http_model(f"http://127.0.0.1:{closed_port()}", client=client)
         with pytest.raises(ModelUnavailable) as caught:
             await complete(model)
@@ -152,7 +152,7 @@ def test_what_is_refused_costs_nothing(dialect: str, fault: str) -> None:
 def test_what_was_sent_and_never_answered_is_not_known() -> None:
     async def story() -> ModelError:
         async with answering(b"") as (url, _):
-            client = Client(FAST)
+            client = ConnectionPool(FAST)
             with pytest.raises(ModelUnavailable) as caught:
                 await complete(http_model(url, client=client))
             await client.close()
@@ -181,7 +181,7 @@ def test_what_the_first_of_a_chain_has_cost_is_in_the_reply_of_the_second() -> N
 
     async def story() -> tuple[Reply, Reply]:
         async with FakeLLM(["word " * 100], faults=["F4", None, None], settings=QUICK) as llm:
-            client = Client(FAST)
+            client = ConnectionPool(FAST)
             one = http_model(url_of(llm, "anthropic"), client=client, info=PRICED)
             two = http_model(url_of(llm, "anthropic"), client=client, info=PRICED)
             chained = await complete(Fallback([one, two], name="c"), asking(instructions=LONG))

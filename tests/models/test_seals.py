@@ -15,9 +15,9 @@ from retinue.core.history import Conversation, History
 from retinue.core.values import Assistant, Call, Image, Message, Reply, Result, User
 from retinue.errors import ModelRejected
 from retinue.models.codec import Options
-from retinue.models.http import Client
+from retinue.models.http import ConnectionPool
 from retinue.testing import call
-from retinue.testing.fake_llm.fake_provider import FakeLLM, Heard
+from retinue.testing.fake_llm.fake_provider import FakeLLM, ParsedRequest
 from tests.cli.house import House, Llm
 from tests.models.http_world import DIALECTS, FAST, QUICK, READ, asking, http_model, url_of
 from tests.pictures import encoded, png
@@ -37,14 +37,14 @@ def talk(*replies: Reply) -> Conversation:
     return conversation
 
 
-def script(heard: Heard) -> Any:
+def script(heard: ParsedRequest) -> Any:
     n = sum(isinstance(m, Result) for m in heard.messages)
     return call("read", path=f"{n}") if n < 2 else "Done."
 
 
 async def story(dialect: str, then: Any) -> None:
     async with FakeLLM(script, settings=QUICK) as llm:
-        client = Client(FAST)
+        client = ConnectionPool(FAST)
 
         def model(name: str = "gemini-3-pro", provider: str = "p") -> Any:
             options = THINK
@@ -185,7 +185,7 @@ def test_a_seal_that_is_refused_is_left_out_and_the_conversation_goes_on(dialect
 def test_what_goes_on_being_refused_is_an_error_after_one_more_try(dialect: str) -> None:
     async def one() -> None:
         async with FakeLLM(["Hello."], settings=QUICK, faults=lambda heard, n: "F15") as llm:
-            client = Client(FAST)
+            client = ConnectionPool(FAST)
             with pytest.raises(Exception) as caught:
                 await http_model(url_of(llm, dialect), dialect, client=client).complete(asking(), lambda text: None)
             await client.close()
@@ -285,7 +285,7 @@ def test_a_history_of_another_dialect_is_taken_by_models_that_want_seals() -> No
 def test_a_program_that_goes_on_at_another_address_sends_it_no_seal(how: str, tmp_path: Path) -> None:
     """Gemini's models seal without being asked."""
 
-    def answer(heard: Heard) -> Any:
+    def answer(heard: ParsedRequest) -> Any:
         return "Done." if isinstance(heard.messages[-1], Result) else call("list", path=".")
 
     with Llm(answer) as one, Llm(answer) as other:

@@ -10,9 +10,9 @@ import pytest
 
 from retinue.errors import ConfigError, ModelUnavailable
 from retinue.models.governor import CALM_SECONDS, RAMP_SECONDS, Governor
-from retinue.models.http import Client
+from retinue.models.http import ConnectionPool
 from retinue.models.machine_limits import Descriptors
-from retinue.models.provider_settings import Terms
+from retinue.models.provider_settings import ProviderTerms
 from tests.models.governor_world import Account, limited, overloaded, virtually
 from tests.models.http_world import asking, at_rest, complete, http_model, serving
 from tests.waiting import SECONDS, until
@@ -75,7 +75,7 @@ async def test_the_headers_say_how_many_may_begin_at_once() -> None:
 
 @virtually
 async def test_what_is_set_is_not_exceeded_whatever_the_headers_say() -> None:
-    account = Account(terms=Terms(max_concurrent=7, start_concurrent=3), ramp_seconds=RAMP_SECONDS)
+    account = Account(terms=ProviderTerms(max_concurrent=7, start_concurrent=3), ramp_seconds=RAMP_SECONDS)
     told = {
         "x-ratelimit-limit-requests": "5000",
         "x-ratelimit-remaining-requests": "4000",
@@ -89,12 +89,12 @@ async def test_what_is_set_is_not_exceeded_whatever_the_headers_say() -> None:
 @pytest.mark.parametrize(
     ("terms", "tokens", "most"),
     [
-        (Terms(requests_per_minute=60), 0, 60),
-        (Terms(tokens_per_minute=6_000), 100, 60),
-        (Terms(requests_per_minute=1), 0, 1),
+        (ProviderTerms(requests_per_minute=60), 0, 60),
+        (ProviderTerms(tokens_per_minute=6_000), 100, 60),
+        (ProviderTerms(requests_per_minute=1), 0, 1),
     ],
 )
-def test_no_minute_has_more_than_was_set(terms: Terms, tokens: int, most: int) -> None:
+def test_no_minute_has_more_than_was_set(terms: ProviderTerms, tokens: int, most: int) -> None:
     @virtually
     async def story() -> None:
         account = Account(terms=terms)
@@ -109,7 +109,7 @@ def test_no_minute_has_more_than_was_set(terms: Terms, tokens: int, most: int) -
 def test_terms_that_make_no_sense_are_refused() -> None:
     for wrong in ({"max_concurrent": 0}, {"requests_per_minute": -1.0}, {"second_usd": -1.0}, {"cache_tokens": -1}):
         with pytest.raises(ConfigError):
-            Terms(**wrong)  # type: ignore[arg-type]
+            ProviderTerms(**wrong)  # type: ignore[arg-type]
 
 
 class Few(Descriptors):
@@ -138,11 +138,11 @@ def test_the_limit_of_open_files_is_raised_once_a_client_is_used() -> None:
 import asyncio, resource
 hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
 resource.setrlimit(resource.RLIMIT_NOFILE, (200, hard))
-from retinue.models.connection_pool import Client
+from retinue.models.connection_pool import ConnectionPool
 from retinue.models.machine_limits import DESCRIPTORS
 assert DESCRIPTORS.limit == 200 and DESCRIPTORS.room == 136
 async def story():
-    client = Client()
+    client = ConnectionPool()
     client.pool()
     await client.close()
 asyncio.run(story())
@@ -164,7 +164,7 @@ def test_a_thousand_silent_calls_hold_nobody_up_and_are_gone_at_once() -> None:
 
     async def story() -> None:
         async with serving(serve, backlog=2_048) as url:
-            client, governor = Client(), Governor()
+            client, governor = ConnectionPool(), Governor()
             silent = http_model(url, client=client, governor=governor)
             loud = http_model(url, client=client, governor=governor, headers={"x-loud": "1"})
             held = [asyncio.create_task(complete(silent, asking(run=f"r{i}", root="big"))) for i in range(1_000)]

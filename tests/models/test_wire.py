@@ -10,8 +10,8 @@ import pytest
 
 from retinue.core.values import User
 from retinue.errors import ConfigError, ModelError, ModelRejected, ModelUnavailable
-from retinue.models.connection_pool import Client
-from retinue.models.exchange import TOGETHER, Wire
+from retinue.models.connection_pool import ConnectionPool
+from retinue.models.exchange import TOGETHER, RequestSender
 from retinue.models.http import HttpModel, Times
 from retinue.models.watchdog import Watchdog
 from tests.models.http_world import FAST, asking, at_rest, complete, history, http_model, serving
@@ -36,7 +36,7 @@ async def read_request(reader: asyncio.StreamReader) -> bytes:
 
 def with_server(serve: Serve, story: Callable[[HttpModel], Awaitable[Any]], times: Times = FAST) -> Any:
     async def whole() -> Any:
-        client = Client(times)
+        client = ConnectionPool(times)
         async with serving(serve) as url:
             model = http_model(url, client=client, stream=False)
             try:
@@ -53,7 +53,7 @@ def large() -> Any:
 
 
 def test_small_pieces_are_written_together_and_large_ones_as_they_are() -> None:
-    wire = Wire("http://127.0.0.1:9/v1?a=b%20c", {"x-key": "k"})
+    wire = RequestSender("http://127.0.0.1:9/v1?a=b%20c", {"x-key": "k"})
     assert wire.head.startswith(b"POST /v1?a=b%20c HTTP/1.1\r\n") and b"x-key: k\r\n" in wire.head
     assert b"Host: 127.0.0.1:9\r\n" in wire.head and wire.head.count(b"Content-Length") == 1
     small, huge = [b"a" * 10] * 50, b"b" * (2 * TOGETHER)
@@ -67,7 +67,7 @@ def test_small_pieces_are_written_together_and_large_ones_as_they_are() -> None:
 def test_a_header_that_would_end_early_is_refused() -> None:
     for name, value in (("x", "a\r\nauthorization: b"), ("x\n", "a"), ("x", "a\0"), ("ü", "a"), ("", "a")):
         with pytest.raises(ConfigError, match="holds what no header may"):
-            Wire("http://127.0.0.1:9", {name: value})
+            RequestSender("http://127.0.0.1:9", {name: value})
 
 
 def test_a_connection_is_used_again_after_a_reply_and_after_a_refusal() -> None:

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from retinue.core.spec import Order, Spec
 from retinue.core.state import Queued, Run
 from retinue.core.values import Capabilities
-from retinue.sandbox.base import Command, Ended, Limits, Sandbox
+from retinue.sandbox.base import Command, CommandExit, CommandLimits, Sandbox
 from retinue.sandbox.bwrap import find_sandbox
 from retinue.tools.base import Answer, Caller
 from retinue.tools.builtin.git import GitTool
@@ -64,7 +64,7 @@ def in_house(folder: Path, act: Callable[[House], Awaitable[T]], **options: Any)
 
 def run_in(
     workspace: Path, script: str, *, sandbox: Sandbox | None = None, seconds: float = 30, **fields: Any
-) -> tuple[Ended, str]:
+) -> tuple[CommandExit, str]:
     """One script in a sandbox of its own, with the workspace writable unless told otherwise."""
     output = bytearray()
     known: dict[str, Any] = {
@@ -72,11 +72,11 @@ def run_in(
         "write": (str(workspace),),
         "env": {"PATH": "/usr/bin:/bin", "HOME": os.path.expanduser("~")},
         "tag": uuid.uuid4().hex,
-        "limits": Limits(),
+        "limits": CommandLimits(),
         **fields,
     }
 
-    async def go() -> Ended:
+    async def go() -> CommandExit:
         command = Command(argv=("/bin/bash", "-c", script), **known)
         mine = sandbox or find_sandbox(aside=str(workspace.parent / "taken"))
         running = await mine.start(command, output.extend)

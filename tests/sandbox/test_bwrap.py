@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from retinue.errors import ConfigError, Refused, SandboxMissing
-from retinue.sandbox.base import MIB, Limits
+from retinue.sandbox.base import MIB, CommandLimits
 from retinue.sandbox.bwrap import find_sandbox
 from retinue.sandbox.private_paths import Private
 from retinue.sandbox.resource_limits import find_groups, is_bound
@@ -221,20 +221,20 @@ def test_processes_are_limited(workspace: Path) -> None:
         "import os, time\nn = 0\ntry:\n    while n < 60:\n        if os.fork() == 0:\n            time.sleep(60)\n"
         "        n += 1\nexcept OSError:\n    pass\nprint(n)"
     )
-    _, output = run_in(workspace, f"{sys.executable} bomb.py", limits=Limits(processes=20))
+    _, output = run_in(workspace, f"{sys.executable} bomb.py", limits=CommandLimits(processes=20))
     assert 0 < int(output) < 20
 
 
 def test_memory_is_limited(workspace: Path) -> None:
     script = f"{sys.executable} -c \"b = bytearray(400 << 20); print('had it', len(b))\""
-    ended, output = run_in(workspace, script, limits=Limits(memory=100 * MIB))
+    ended, output = run_in(workspace, script, limits=CommandLimits(memory=100 * MIB))
     assert ended.code != 0
     assert "had it" not in output
 
 
 def test_a_file_can_only_grow_so_far(workspace: Path) -> None:
     """A31: the 100 GB file ends at the limit."""
-    ended, _ = run_in(workspace, "head -c 100G /dev/zero > big", limits=Limits(file_size=8 * MIB))
+    ended, _ = run_in(workspace, "head -c 100G /dev/zero > big", limits=CommandLimits(file_size=8 * MIB))
     assert ended.code != 0
     assert (workspace / "big").stat().st_size <= 8 * MIB
 
@@ -247,7 +247,7 @@ def test_a_disk_that_fills_up_stops_the_command(workspace: Path, monkeypatch: py
 
 
 def test_endless_output_ends(workspace: Path) -> None:
-    ended, _ = run_in(workspace, "yes", limits=Limits(output=4 * MIB))
+    ended, _ = run_in(workspace, "yes", limits=CommandLimits(output=4 * MIB))
     assert ended.why == "output"
 
 

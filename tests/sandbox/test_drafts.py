@@ -14,7 +14,7 @@ import pytest
 
 from retinue.errors import NotFound, Refused
 from retinue.sandbox import open_beneath as beneath
-from retinue.sandbox.atomic_write import SUFFIX, Draft, alone, prefix, remove, sweep, umask
+from retinue.sandbox.atomic_write import SUFFIX, PendingWrite, alone, prefix, remove, sweep, umask
 from retinue.sandbox.file_location import spot
 from retinue.sandbox.paths import Root
 
@@ -24,7 +24,7 @@ N_SWAPS = 10_000
 def put(root: Root, path: str, data: bytes) -> None:
     with spot(root, path, make=True) as place:
         place.look()
-        Draft(place, data).commit()
+        PendingWrite(place, data).commit()
 
 
 def test_the_new_content_takes_the_place_of_the_old(tmp_path: Path) -> None:
@@ -63,7 +63,7 @@ def test_special_bits_of_a_mode_are_not_given_to_new_content(tmp_path: Path) -> 
 def test_a_file_that_was_changed_meanwhile_is_not_replaced(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("old")
     with Root(str(tmp_path)) as root, spot(root, "file") as place:
-        draft = Draft(place, b"new")
+        draft = PendingWrite(place, b"new")
         (tmp_path / "file").write_text("someone else's")
         with pytest.raises(Refused, match="changed by somebody else"):
             draft.commit()
@@ -73,7 +73,7 @@ def test_a_file_that_was_changed_meanwhile_is_not_replaced(tmp_path: Path) -> No
 
 def test_a_file_that_appears_meanwhile_is_not_replaced(tmp_path: Path) -> None:
     with Root(str(tmp_path)) as root, spot(root, "file") as place:
-        draft = Draft(place, b"new")
+        draft = PendingWrite(place, b"new")
         (tmp_path / "file").write_text("someone else's")
         with pytest.raises(Refused):
             draft.commit()
@@ -87,7 +87,7 @@ def test_a_link_that_appears_at_the_name_is_not_followed(tmp_path: Path) -> None
     (tmp_path / "root").mkdir()
     (tmp_path / "root" / "file").write_text("old")
     with Root(str(tmp_path / "root")) as root, spot(root, "file") as place:
-        draft = Draft(place, b"new")
+        draft = PendingWrite(place, b"new")
         os.unlink(tmp_path / "root" / "file")
         os.symlink(outside, tmp_path / "root" / "file")
         with pytest.raises(Refused):
@@ -115,7 +115,7 @@ def test_a_full_disk_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.Mon
     with Root(str(tmp_path)) as root, spot(root, "file") as place:
         monkeypatch.setattr(os, "fsync", full)
         with pytest.raises(Refused, match="No space left"):
-            Draft(place, b"new")
+            PendingWrite(place, b"new")
     assert (tmp_path / "file").read_text() == "old"
     assert os.listdir(tmp_path) == ["file"]
 
@@ -146,7 +146,7 @@ def test_two_who_change_one_file_take_turns(tmp_path: Path) -> None:
     def append(root: Root, letter: bytes) -> None:
         for _ in range(20):
             with spot(root, "file") as place, alone([place]):
-                Draft(place, place.read() + letter).commit()
+                PendingWrite(place, place.read() + letter).commit()
 
     with Root(str(tmp_path)) as root:
         threads = [threading.Thread(target=append, args=(root, c)) for c in (b"a", b"b", b"c")]

@@ -14,7 +14,7 @@ from retinue.core.values import Capabilities
 from retinue.errors import NotFound, Refused
 from retinue.sandbox import open_beneath as beneath
 from retinue.sandbox.base import Command
-from retinue.sandbox.open_directories import Holding, Holdings, real_paths
+from retinue.sandbox.open_directories import OpenDirectories, OpenDirectory, real_paths
 from retinue.sandbox.unsandboxed import Unsandboxed
 from tests.waiting import SECONDS
 
@@ -28,7 +28,7 @@ def top(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Monk
     return Path(os.path.realpath(tmp_path / "top"))
 
 
-def opened(holding: Holding, path: Path) -> str:
+def opened(holding: OpenDirectory, path: Path) -> str:
     fd = holding.open(str(path))
     try:
         return os.readlink(f"/proc/self/fd/{fd}")
@@ -43,7 +43,7 @@ def link(path: Path, to: str) -> None:
 
 @pytest.mark.parametrize("to", ["../outside", "{outside}", "aside", "/proc/self/root{outside}", "sub"])
 def test_no_link_is_followed_on_the_way_not_even_one_that_stays_inside(top: Path, to: str) -> None:
-    with Holding((str(top),)) as holding:
+    with OpenDirectory((str(top),)) as holding:
         assert opened(holding, top / "sub" / "deep") == str(top / "sub" / "deep")
         link(top / "sub", to.format(outside=top.parent / "outside"))
         for path in (top / "sub", top / "sub" / "deep"):
@@ -52,14 +52,14 @@ def test_no_link_is_followed_on_the_way_not_even_one_that_stays_inside(top: Path
 
 
 def test_a_link_in_the_place_of_the_top_itself_is_not_followed(top: Path) -> None:
-    with Holding((str(top),)) as holding:
+    with OpenDirectory((str(top),)) as holding:
         link(top, "outside")
         with pytest.raises(Refused, match="a link"):
             holding.open(str(top))
 
 
 def test_a_top_that_was_made_anew_is_found_again(top: Path) -> None:
-    with Holding((str(top),)) as holding:
+    with OpenDirectory((str(top),)) as holding:
         before = os.stat(top).st_ino
         assert opened(holding, top) == str(top)
         os.rename(top, top.with_name("old"))
@@ -72,14 +72,14 @@ def test_a_top_that_was_made_anew_is_found_again(top: Path) -> None:
 
 
 def test_what_is_in_no_top_is_opened_by_its_real_path(top: Path) -> None:
-    with Holding((str(top / "sub"),)) as holding:
+    with OpenDirectory((str(top / "sub"),)) as holding:
         assert opened(holding, top) == str(top)
         with pytest.raises(NotFound):
             holding.open("")
 
 
 def test_nothing_is_opened_when_the_tree_has_ended(top: Path) -> None:
-    holdings = Holdings()
+    holdings = OpenDirectories()
     held = holdings.of("tree", "one", (str(top),))
     assert holdings.of("tree", "two", ()) is held
     holdings.over("one")
@@ -93,7 +93,7 @@ def test_nothing_is_opened_when_the_tree_has_ended(top: Path) -> None:
 def test_no_descriptor_is_left_open(top: Path) -> None:
     before = os.listdir("/proc/self/fd")
     for path in (top, top / "sub", top / "none"):
-        with Holding((str(top),)) as holding, contextlib.suppress(NotFound):
+        with OpenDirectory((str(top),)) as holding, contextlib.suppress(NotFound):
             opened(holding, path)
     assert len(os.listdir("/proc/self/fd")) == len(before)
 
@@ -108,7 +108,7 @@ def test_without_a_sandbox_a_command_starts_in_what_was_opened(top: Path) -> Non
     said = bytearray()
 
     async def main(act: Callable[[], None]) -> None:
-        with Holding((str(top),)) as holding:
+        with OpenDirectory((str(top),)) as holding:
             fd = holding.open(str(top / "sub"))
             act()
             command = Command(argv=("/bin/pwd", "-P"), cwd=str(top / "sub"), opened={str(top / "sub"): fd})

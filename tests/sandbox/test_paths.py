@@ -16,7 +16,7 @@ from retinue.sandbox import open_beneath as beneath
 from retinue.sandbox import paths
 from retinue.sandbox.file_location import locate, spot
 from retinue.sandbox.open_beneath import kernel_open, open_beneath, walk_open
-from retinue.sandbox.paths import MAX_FILE, Reach, Root, checked_text
+from retinue.sandbox.paths import MAX_FILE, AllowedRoots, Root, checked_text
 
 Opener = Callable[[int, str, int], int]
 
@@ -189,7 +189,7 @@ def test_an_absolute_path_belongs_to_the_root_that_it_starts_with(tmp_path: Path
     here.mkdir()
     there.mkdir()
     (tmp_path / "hereabouts").mkdir()
-    reach = Reach.of(str(here), (str(here), str(there)), (str(there),))
+    reach = AllowedRoots.of(str(here), (str(here), str(there)), (str(there),))
     assert reach.find(f"{here}/x", "read") == (str(here), "x")
     assert reach.find(f"{tmp_path}//./here/./x", "read") == (str(here), "x")
     assert reach.find("x/y", "read") == (str(here), "x/y")
@@ -200,11 +200,11 @@ def test_an_absolute_path_belongs_to_the_root_that_it_starts_with(tmp_path: Path
     with pytest.raises(Refused):
         reach.find("x", "write")
     with pytest.raises(Refused, match="may not write any"):
-        Reach.of(str(here), None, ()).find("x", "write")
+        AllowedRoots.of(str(here), None, ()).find("x", "write")
 
 
 def test_a_path_is_shown_relative_to_the_runs_own_root(tmp_path: Path) -> None:
-    reach = Reach.of(str(tmp_path / "a"), (str(tmp_path / "a"), str(tmp_path / "b")), None)
+    reach = AllowedRoots.of(str(tmp_path / "a"), (str(tmp_path / "a"), str(tmp_path / "b")), None)
     assert reach.shown(str(tmp_path / "a"), "x/y") == "x/y"
     assert reach.shown(str(tmp_path / "a"), "") == "."
     assert reach.shown(str(tmp_path / "b"), "x") == str(tmp_path / "b" / "x")

@@ -201,6 +201,6 @@ def test_what_cannot_be_taken_away_is_told_and_ends_the_command(
     def refuse(*args: object) -> str:
         raise PermissionError(1, "Operation not permitted")
 
-    monkeypatch.setattr("retinue.sandbox.kept_aside.Aside.take", refuse)
+    monkeypatch.setattr("retinue.sandbox.kept_aside.KeptAside.take", refuse)
     ended, _ = run_in(workspace, "echo x > .envrc; sleep 60")
     assert ended.why == "stopped" and ".envrc is protected, and could not be taken away" in ended.notes[0]

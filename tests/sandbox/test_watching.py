@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from retinue.sandbox.base import Ended
+from retinue.sandbox.base import CommandExit
 from retinue.sandbox.bwrap import find_sandbox
 from retinue.sandbox.private_paths import Private
 from tests.needs import needs
@@ -28,7 +28,7 @@ def workspace(tmp_path: Path) -> Path:
     return made
 
 
-def during(workspace: Path, script: str, act: str, **options: object) -> tuple[Ended, str]:
+def during(workspace: Path, script: str, act: str, **options: object) -> tuple[CommandExit, str]:
     """What the user does when the command has begun."""
 
     def user() -> None:
@@ -85,7 +85,7 @@ def test_a_hidden_file_that_is_replaced_is_not_shown(workspace: Path) -> None:
 def test_where_the_kernel_does_not_tell_it_is_seen_all_the_same(
     workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("retinue.sandbox.mount_watch.Watching._listen", lambda self: None)
+    monkeypatch.setattr("retinue.sandbox.mount_watch.MountWatch._listen", lambda self: None)
     before = (workspace / ".git/config").read_text()
     ended, _ = during(workspace, "sleep 20", "git config branch.main.remote origin")
     assert ended.why == "stopped" and ended.seconds < 10
@@ -102,13 +102,13 @@ def test_the_users_ordinary_work_stops_nothing(workspace: Path) -> None:
 
 @pytest.mark.parametrize("name", ["name", ".name"])
 def test_a_look_at_very_many_names_takes_few_calls_for_each(tmp_path: Path, name: str) -> None:
-    from retinue.sandbox.kept_aside import Aside
-    from retinue.sandbox.readonly_paths import Shield
+    from retinue.sandbox.kept_aside import KeptAside
+    from retinue.sandbox.readonly_paths import ReadonlyPaths
 
     for n in range(2_000):
         os.close(os.open(tmp_path / f"{name}-{n}.txt", os.O_CREAT | os.O_WRONLY))
     fd = os.open(tmp_path, os.O_RDONLY)
-    shield = Shield.of(str(tmp_path), fd, Aside("", "x"))
+    shield = ReadonlyPaths.of(str(tmp_path), fd, KeptAside("", "x"))
     os.close(fd)
     called: list[str] = []
     try:

@@ -31,21 +31,21 @@ from retinue.core.values import Capabilities
 from retinue.errors import RetinueError
 from retinue.sandbox import worktree
 from retinue.sandbox.bounded_read import read_beneath
-from retinue.sandbox.open_directories import Holding
+from retinue.sandbox.open_directories import OpenDirectory
 from retinue.tools.base import Caller
 from retinue.tools.builtin import ripgrep as engines
-from retinue.tools.builtin.edit import Edit, Write
+from retinue.tools.builtin.edit import EditTool, WriteTool
 from retinue.tools.builtin.git import GitTool
-from retinue.tools.builtin.read_list_find import Find, List, Read
+from retinue.tools.builtin.read_list_find import FindTool, ListFilesTool, ReadTool
 from retinue.tools.builtin.run_processes import Processes
-from retinue.tools.builtin.search import Search
+from retinue.tools.builtin.search import SearchTool
 from retinue.tools.builtin.shell import ShellTool
 from retinue.tools.builtin.text_file import sha256
-from retinue.tools.builtin.write_leases import Writers
-from retinue.tools.families.base import Complaint
+from retinue.tools.builtin.write_leases import WriteLeases
+from retinue.tools.families.base import CallComplaint
 from retinue.tools.families.fanout.task_files import contents
-from retinue.tools.mcp_client.protocol import Limits, McpError
-from retinue.tools.mcp_client.transports.stdio import StdioWire
+from retinue.tools.mcp_client.protocol import McpError, ServerLimits
+from retinue.tools.mcp_client.transports.stdio import StdioTransport
 
 OURS = tuple(f"{Path(retinue.__file__).parent}/{part}/" for part in ("sandbox", "tools", "library"))
 CANARY = "canary-that-nobody-may-see"
@@ -182,7 +182,7 @@ class Swapper:
             sys.settrace(None)
 
 
-def caller(world: World, holding: Holding, n: int) -> Caller:
+def caller(world: World, holding: OpenDirectory, n: int) -> Caller:
     both = (str(world.sub), str(world.base / "added"))
     spec = Spec(id=f"r{n}", order=Order(agent="a", task="t", cwd=str(world.sub)), root=f"r{n}")
     held = Capabilities(read=both, write=both)
@@ -199,7 +199,7 @@ def steps(world: World, processes: Processes) -> dict[str, Callable[[Caller], An
         "*** Begin Patch\n*** Update File: a.txt\n@@\n-inside\n+patched\n*** Update File: deep/b.txt\n@@\n-inside\n"
         "+patched\n*** Add File: new/n.txt\n+new\n*** End Patch"
     )
-    tools = {t.name: t for t in (Read(), List(), Find(), Search(), Edit(), Write())}
+    tools = {t.name: t for t in (ReadTool(), ListFilesTool(), FindTool(), SearchTool(), EditTool(), WriteTool())}
 
     def call(name: str, **args: Any) -> Callable[[Caller], Any]:
         return lambda who: tools[name].run(who, args)
@@ -208,7 +208,7 @@ def steps(world: World, processes: Processes) -> dict[str, Callable[[Caller], An
         return contents(who, sub, ("a.txt", "deep/b.txt"), 1000, "t", "k")
 
     def lease(who: Caller) -> str:
-        writers = Writers()
+        writers = WriteLeases()
         try:
             told = writers.take(who)
             opened = [os.readlink(f"/proc/self/fd/{fd}") for one in writers._leases.values() for fd in one.directories]
@@ -222,7 +222,7 @@ def steps(world: World, processes: Processes) -> dict[str, Callable[[Caller], An
 
     def server(_: Caller) -> str:
         where = {"cwd": f"{sub}/deep", "within": str(world.ws)}
-        wire = StdioWire("./a.txt", (), env={}, limits=Limits(), redactor=Redactor(), **where)
+        wire = StdioTransport("./a.txt", (), env={}, limits=ServerLimits(), redactor=Redactor(), **where)
         with wire._directory() as where:
             return _all_inside(world, [os.path.realpath(where)])
 
@@ -280,7 +280,7 @@ async def _answer(step: Callable[[Caller], Any], who: Caller) -> str:
     try:
         told = step(who)
         told = await told if asyncio.iscoroutine(told) else told
-    except (RetinueError, Complaint, McpError, OSError) as error:
+    except (RetinueError, CallComplaint, McpError, OSError) as error:
         return str(error)
     return str(getattr(told, "text", told))
 
@@ -302,14 +302,14 @@ def generate(chance: random.Random, world: World, name: str, n_lines: int) -> li
     return sorted(plan)
 
 
-class ByName(Holding):
+class ByName(OpenDirectory):
     """What it would be without a holding: the name is looked up again. The schedules must find this out."""
 
     def _open(self, path: str) -> int:
         return os.open(path, os.O_PATH | os.O_DIRECTORY)
 
 
-async def play(base: Path, n: int, seed: int, opens: type[Holding] = Holding) -> dict[str, Any]:
+async def play(base: Path, n: int, seed: int, opens: type[OpenDirectory] = OpenDirectory) -> dict[str, Any]:
     world = World(base, may_mount=_may_mount())
     world.build()
     processes = Processes(base / "state")
@@ -371,5 +371,5 @@ if __name__ == "__main__":
     _inline()
     engines.SECONDS = 5.0
     where, many, start, *how = sys.argv[1:]
-    found = asyncio.run(play(Path(where), int(many), int(start), ByName if how else Holding))
+    found = asyncio.run(play(Path(where), int(many), int(start), ByName if how else OpenDirectory))
     sys.stdout.write(json.dumps(found) + "\n")

@@ -22,7 +22,7 @@ from retinue.channels.webhook import Webhook
 from retinue.models.base import Request
 from retinue.runtime.secret_filter import Redacting
 from retinue.testing import Scripted, call
-from retinue.tools.builtin.fetch import Fetch
+from retinue.tools.builtin.fetch import FetchTool
 from retinue.tools.families.profiles import family
 from tests.security.canaries import Search, every_form, planted
 
@@ -113,7 +113,7 @@ def test_no_secret_of_a_program_is_written_or_sent(tmp_path: Path, caplog: pytes
             lead = Agent(
                 "lead",
                 model=Keyed(say, name="m"),
-                tools=["read", Fetch(allow=[f"127.0.0.1:{port}"]), late, fails],
+                tools=["read", FetchTool(allow=[f"127.0.0.1:{port}"]), late, fails],
                 families=[family("fanout")],
             )
             access = Capabilities(hosts=("*",), mode="bypassPermissions")

@@ -16,7 +16,7 @@ from retinue.sandbox import background_removal as removal
 from retinue.sandbox import folder_operations as folders
 from retinue.sandbox.worktree import Worktrees
 from retinue.testing import call
-from retinue.tools.builtin.builtin_tools import Kit
+from retinue.tools.builtin.builtin_tools import BuiltinTools
 from tests.cli.house import house
 from tests.needs import needs
 from tests.security.holes import git, make_repository, shown_by
@@ -144,7 +144,7 @@ def test_what_fails_for_one_run_does_not_keep_a_host_from_starting(
     monkeypatch.setattr(Worktrees, "close", close)
 
     async def main() -> None:
-        kit = Kit(None, tmp_path)
+        kit = BuiltinTools(None, tmp_path)
         await kit.sweep(set(), lambda place: False)
         await kit.close()
 

@@ -12,8 +12,8 @@ import pytest
 from retinue.core.redaction import Redactor
 from retinue.sandbox import trusted_programs as programs
 from retinue.testing import call
-from retinue.tools.mcp_client.protocol import Limits
-from retinue.tools.mcp_client.transports.stdio import StdioWire
+from retinue.tools.mcp_client.protocol import ServerLimits
+from retinue.tools.mcp_client.transports.stdio import StdioTransport
 from tests.cli.house import House, house
 from tests.needs import needs
 
@@ -123,8 +123,8 @@ def test_a_server_that_is_named_without_a_path_is_a_program_of_the_machine(tmp_p
 
     def found(path: str, name: str = "sh") -> str | None:
         env = {"PATH": path}
-        wire = StdioWire(
-            name, (), env=env, cwd=str(tmp_path), within=str(tmp_path), limits=Limits(), redactor=Redactor()
+        wire = StdioTransport(
+            name, (), env=env, cwd=str(tmp_path), within=str(tmp_path), limits=ServerLimits(), redactor=Redactor()
         )
         return wire._on_path()
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import pytest
 
 from retinue.errors import ConfigError, Refused
-from retinue.tools.builtin.fetch import Fetch
+from retinue.tools.builtin.fetch import FetchTool
 from retinue.tools.builtin.ssrf import Gate, blocked, follow, may_reach, parse
 from tests.tools.builtin.webcase import caller, page, redirect, serving, told
 
@@ -142,7 +142,7 @@ def test_every_way_to_write_an_inner_address_is_refused_without_a_connect() -> N
             serving(page("got in")) as four,
             serving(page("got in"), host="::1", port=four.port) as six,
         ):
-            fetch = Fetch(ports=(four.port,), resolve=resolve)
+            fetch = FetchTool(ports=(four.port,), resolve=resolve)
             urls = corpus(four.port)
             assert len(urls) >= 1_000
             answers = {url: await fetch.run(caller(), {"url": url}) for url in urls}
@@ -151,7 +151,7 @@ def test_every_way_to_write_an_inner_address_is_refused_without_a_connect() -> N
             assert (four.n_connects, six.n_connects) == (0, 0)
             assert asked == [], "no name inside of a network is even asked for"
             # The listeners do count: when the address is allowed, the same request arrives.
-            opened = Fetch(allow=(*four.allow, f"[::1]:{four.port}"))
+            opened = FetchTool(allow=(*four.allow, f"[::1]:{four.port}"))
             assert "got in" in (await told(opened, four.url)).text
             assert "got in" in (await told(opened, f"http://[::1]:{four.port}/")).text
             assert (four.n_connects, six.n_connects) == (1, 1)
@@ -208,7 +208,7 @@ def test_the_name_is_resolved_once_and_the_connection_goes_to_that_answer() -> N
             serving(page("the first")) as first,
             serving(page("the second"), host="127.0.0.2", port=first.port) as second,
         ):
-            fetch = Fetch(allow=(f"127.0.0.0/8:{first.port}",), resolve=resolve)
+            fetch = FetchTool(allow=(f"127.0.0.0/8:{first.port}",), resolve=resolve)
             answer = await told(fetch, f"http://www.example.org:{first.port}/")
             assert "the first" in answer.text
             assert (first.n_connects, second.n_connects, len(answers)) == (1, 0, 2)
@@ -228,7 +228,7 @@ def test_a_name_that_changes_its_mind_between_two_steps_is_checked_again() -> No
             serving(redirect("/again")) as first,
             serving(page("inside"), host="127.0.0.2", port=first.port) as second,
         ):
-            fetch = Fetch(allow=first.allow, ports=(first.port,), resolve=resolve)
+            fetch = FetchTool(allow=first.allow, ports=(first.port,), resolve=resolve)
             answer = await told(fetch, f"http://www.example.org:{first.port}/")
             assert answer.error and "127.0.0.2" in answer.text
             assert (first.n_connects, second.n_connects) == (1, 0)
@@ -263,7 +263,7 @@ def test_a_redirect_is_refused_like_a_first_address(to: str) -> None:
                     writer.write(b"HTTP/1.1 302 x\r\nlocation: " + location.encode() + b"\r\ncontent-length: 0\r\n\r\n")
 
                 async with serving(say) as first:
-                    fetch = Fetch(allow=(*server.allow, *first.allow))
+                    fetch = FetchTool(allow=(*server.allow, *first.allow))
                     answer = await told(fetch, first.url)
                     assert answer.error and answer.text.startswith("Not fetched")
                     assert (first.n_connects, server.n_connects, inside.n_connects) == (1, 0, 0)
@@ -278,7 +278,7 @@ def test_our_own_server_is_refused_even_when_its_address_is_allowed() -> None:
     async def story() -> None:
         async with serving(page("our own")) as ours, serving(redirect(f"{ours.url}/api")) as other:
             own: set[tuple[str, int]] = set()
-            fetch = Fetch(allow=(*ours.allow, *other.allow), own=own, resolve=resolve)
+            fetch = FetchTool(allow=(*ours.allow, *other.allow), own=own, resolve=resolve)
             assert "our own" in (await told(fetch, f"{ours.url}/api")).text
             for name in ("127.0.0.1", "0.0.0.0", "::", "localhost", "www.example.org"):
                 own.clear()
@@ -352,7 +352,7 @@ def test_hosts_are_checked_at_every_step_before_any_name_is_asked_for() -> None:
         async with serving({"/": b"", "/go": b""}) as server:
             elsewhere = f"http://other.example.net:{server.port}/"
             async with serving(redirect(elsewhere)) as first:
-                fetch = Fetch(allow=(*first.allow, *server.allow), resolve=resolve)
+                fetch = FetchTool(allow=(*first.allow, *server.allow), resolve=resolve)
                 who = caller(hosts=("*.example.org",))
                 answer = await told(fetch, f"http://www.example.org:{first.port}/", who)
                 assert answer.error and "other.example.net is not among the hosts" in answer.text

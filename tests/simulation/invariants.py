@@ -17,8 +17,8 @@ from retinue.core.events import (
     Broken,
     CancelAsked,
     ChildEnded,
-    Entry,
     LimitChanged,
+    LogEntry,
     Ordered,
     Posted,
     Recovered,
@@ -88,7 +88,7 @@ class Books:
     checked: set[tuple[str, int, str]] = field(default_factory=set)
     attempts: Counter[str] = field(default_factory=Counter)
     mail_sent: dict[str, list[str]] = field(default_factory=dict)
-    log: list[Entry] = field(default_factory=list)
+    log: list[LogEntry] = field(default_factory=list)
     deliveries: dict[str, Delivery] = field(default_factory=dict)
     deleted: set[str] = field(default_factory=set)
     purged: set[int] = field(default_factory=set)
@@ -189,7 +189,7 @@ class Books:
             if isinstance(entry.event, Ordered) and entry.event.orders.sends and not entry.stale:
                 must(not (why := self._unsent(entry, changes)), why)
 
-    def _unsent(self, entry: Entry, changes: Changes) -> str:
+    def _unsent(self, entry: LogEntry, changes: Changes) -> str:
         """I3: a letter to another tree is there in the same transaction, or its sender hears why not."""
         event = entry.event
         assert isinstance(event, Ordered)

@@ -46,7 +46,7 @@ from retinue.core.events import (
     Woke,
 )
 from retinue.core.state import Asking, Ended, Queued, Run, Working, attempts_of
-from retinue.core.step_context import Desk
+from retinue.core.step_context import StepContext
 from retinue.core.tree import Tree
 from retinue.core.trees import Trees
 from retinue.core.values import Capabilities, Origin, Restart
@@ -364,7 +364,7 @@ class Simulation:
         root, real = self.tree_of(id).root, machine.step
         before = {r: dict(tree.runs) for r, tree in self.trees.by_root.items()}
 
-        def fails(run: Run, event: RunEvent, d: Desk) -> Run:
+        def fails(run: Run, event: RunEvent, d: StepContext) -> Run:
             real(run, event, d)
             raise RuntimeError("planted")
 

@@ -17,7 +17,7 @@ from msgspec import inspect
 from retinue.agent_files.agent_spec import AgentSpec
 from retinue.config import trust_record
 from retinue.core.account import Account
-from retinue.core.events import Entry
+from retinue.core.events import LogEntry
 from retinue.core.spec import Spec
 from retinue.core.state import Run
 from retinue.core.task_list import Act
@@ -29,7 +29,7 @@ from retinue.tools.mcp_client import approvals
 
 FOLDER = Path(__file__).with_name("fixtures")
 ROLES: dict[str, Any] = {
-    "entry of the log": Entry,
+    "entry of the log": LogEntry,
     "run": Run,
     "spec of a run": Spec,
     "message": Message,
@@ -44,8 +44,8 @@ ROLES: dict[str, Any] = {
     "trusted projects": trust_record._Book,
     "approved servers": approvals._File,
     "note on a worktree": worktree._Note,
-    "start of a command": command_record.Start,
-    "end of a command": command_record.End,
+    "start of a command": command_record.CommandStart,
+    "end of a command": command_record.CommandEnd,
 }
 DEEPEST = 12
 CHECKED: dict[tuple[type, str], list[Any]] = {(Capabilities, "mode"): ["manual"], (Rules, "mode"): ["manual"]}

@@ -14,7 +14,7 @@ from retinue.core.tree import Changes
 from retinue.errors import NotFound
 from retinue.store.artifact_files import Artifacts
 from retinue.store.sqlite.integrity import verify
-from retinue.store.sqlite.reader import Reader
+from retinue.store.sqlite.reader import SqliteReader
 from retinue.store.sqlite.sqlite_store import SqliteStore
 from tests.contracts.store import World, all_of, run_async, texts
 from tests.store.old import Old
@@ -94,7 +94,7 @@ def test_a_file_that_no_writer_has_opened_yet_can_be_read_and_checked(tmp_path: 
     made = Made(tmp_path / "log.db")
     made.old.close()
     assert verify(str(tmp_path / "log.db")) == []
-    reader = Reader(str(tmp_path / "log.db"))
+    reader = SqliteReader(str(tmp_path / "log.db"))
     reader.open()
     assert [replace(e, tree="") for e in made.kept] == [entry for _, entry in reader.entries(0, "", 1_000)]
     assert reader.entries(0, made.done, 1)[0][1].event.id == made.done

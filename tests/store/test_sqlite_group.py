@@ -14,8 +14,8 @@ from retinue.core.tree import Changes
 from retinue.errors import StoreError, StoreFull
 from retinue.store.sqlite import sqlite_store as sqlite
 from retinue.store.sqlite import writer as sqlite_write
-from retinue.store.sqlite.commit_group import Job
-from retinue.store.sqlite.tables import Batch
+from retinue.store.sqlite.commit_group import PendingCommit
+from retinue.store.sqlite.tables import RowBatch
 from tests.contracts.store import World, all_of, run_async, texts
 from tests.store.sqlite_files import filled, opened
 
@@ -116,8 +116,8 @@ async def test_a_batch_sent_behind_one_that_failed_is_not_written_before_it(tmp_
         return write(rows)
 
     loop = asyncio.get_running_loop()
-    rows = [Batch(events=[("", "", 1, b"{}", bytes(32))]) for _ in range(3)]
-    late = [Job(lambda row=row: row, loop, loop.create_future(), 0) for row in rows]
+    rows = [RowBatch(events=[("", "", 1, b"{}", bytes(32))]) for _ in range(3)]
+    late = [PendingCommit(lambda row=row: row, loop, loop.create_future(), 0) for row in rows]
     store._writer.write = fail_once  # type: ignore[method-assign]
     results = await asyncio.gather(*(store.commit(batch) for batch in batches), return_exceptions=True)
     late_results = await asyncio.gather(*(job.future for job in late), return_exceptions=True)

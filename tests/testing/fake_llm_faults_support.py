@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from retinue.testing import call
-from retinue.testing.fake_llm.fake_provider import FAULTS, FakeLLM, Settings
+from retinue.testing.fake_llm.fake_provider import FAULTS, FakeLLM, FakeSettings
 from tests.testing.fake_llm_support import Got, good, send
 
 BOTH = [False, True]
-FAST = Settings(
+FAST = FakeSettings(
     drip_seconds=0.0,
     settle_seconds=0.005,
     huge_bytes=3 << 20,
@@ -28,7 +28,7 @@ def hit(
     dialect: str,
     stream: bool,
     script: Sequence[Any] = (TEXT,),
-    settings: Settings = FAST,
+    settings: FakeSettings = FAST,
     first: float = 10.0,
     quiet: float = 10.0,
 ) -> Got:

@@ -11,13 +11,13 @@ import msgspec
 import pytest
 
 from retinue import Agent, Caller, ConfigError, ModelUnavailable, Orders, Outcome, Retinue, tool
-from retinue.core.events import ChildEnded, Entry, Ordered, Replied, Requested, ToolReturned
+from retinue.core.events import ChildEnded, LogEntry, Ordered, Replied, Requested, ToolReturned
 from retinue.core.spec import Send
 from retinue.core.values import Message, Result, User
 from retinue.models.base import Model, Request
 from retinue.testing import Cassette, CassetteError, MemoryStore, Scripted, VirtualClock, call, run_virtual
 
-Log = list[tuple[int, Entry]]
+Log = list[tuple[int, LogEntry]]
 CHILDREN, TURNS = 5, 3
 
 

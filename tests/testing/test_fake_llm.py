@@ -17,7 +17,7 @@ import pytest
 from retinue.core.values import Assistant, Call
 from retinue.errors import ConfigError
 from retinue.testing.fake_llm import fake_provider as fake_llm
-from retinue.testing.fake_llm.fake_provider import FAULTS, FakeLLM, Settings, main
+from retinue.testing.fake_llm.fake_provider import FAULTS, FakeLLM, FakeSettings, main
 from tests.testing.fake_llm_support import ALL, connect, good, raw, send, text_of, tools, wire
 from tests.waiting import until
 
@@ -42,7 +42,7 @@ def test_gemini_streams_an_array_when_events_are_not_asked_for() -> None:
 @pytest.mark.parametrize("dialect", ALL)
 def test_a_stream_may_be_slow(dialect: str) -> None:
     async def story() -> None:
-        async with FakeLLM(["one two three"], chunks=4, settings=Settings(pace_seconds=0.01)) as llm:
+        async with FakeLLM(["one two three"], chunks=4, settings=FakeSettings(pace_seconds=0.01)) as llm:
             began = asyncio.get_running_loop().time()
             assert text_of(dialect, await send(llm, good(dialect, stream=True)), True) == "one two three"
             assert asyncio.get_running_loop().time() - began >= 0.02
@@ -100,7 +100,7 @@ def test_then_ok_means_that_each_turn_fails_once(dialect: str) -> None:
 
 def test_what_failed_once_is_forgotten_some_day() -> None:
     async def story() -> None:
-        async with FakeLLM(settings=Settings(n_prefixes=2)) as llm:
+        async with FakeLLM(settings=FakeSettings(n_prefixes=2)) as llm:
             statuses = []
             for text in ("a", "b", "c", "c", "a"):
                 statuses.append((await send(llm, good("gemini", model="fault-F6-then-ok", text=text))).status)
@@ -138,7 +138,7 @@ def test_seconds_pass_before_each_answer_and_requests_are_answered_at_once() -> 
 @pytest.mark.parametrize("stream", BOTH)
 def test_a_client_that_goes_away_is_counted_and_its_work_is_dropped(stream: bool) -> None:
     async def story() -> None:
-        settings = Settings(pace_seconds=5.0) if stream else Settings()
+        settings = FakeSettings(pace_seconds=5.0) if stream else FakeSettings()
         async with FakeLLM(seconds=0.0 if stream else 5.0, settings=settings) as llm:
             reader, writer = await connect(llm)
             writer.write(wire(good("anthropic", stream=stream)))
@@ -210,7 +210,7 @@ def test_two_user_agent_headers_and_chunked_and_announced_bodies_are_taken() -> 
 
 def test_what_is_no_http_is_cut_off() -> None:
     async def story() -> None:
-        async with FakeLLM(settings=Settings(max_body=1000)) as llm:
+        async with FakeLLM(settings=FakeSettings(max_body=1000)) as llm:
             assert (await raw(llm, b"hello\r\n\r\n")).end == "rst"
             bad = b"POST /v1/messages HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n"
             assert (await raw(llm, bad)).end == "rst"
@@ -223,7 +223,7 @@ def test_what_is_no_http_is_cut_off() -> None:
 
 def test_only_the_last_requests_are_kept() -> None:
     async def story() -> None:
-        async with FakeLLM(settings=Settings(keep=3)) as llm:
+        async with FakeLLM(settings=FakeSettings(keep=3)) as llm:
             for n in range(20):
                 await send(llm, good("anthropic", text=f"{n}"))
             assert llm.n_requests == 20
@@ -260,7 +260,7 @@ def test_each_fault_has_a_line_about_it_and_an_outcome() -> None:
 
 def test_an_outage_fails_everybody_until_it_is_over() -> None:
     async def story() -> None:
-        async with FakeLLM(settings=Settings(outage_seconds=600)) as llm:
+        async with FakeLLM(settings=FakeSettings(outage_seconds=600)) as llm:
             post = good("anthropic")
             assert (await send(llm, post)).status == 200
             bad = good("anthropic")
@@ -276,7 +276,7 @@ def test_an_outage_fails_everybody_until_it_is_over() -> None:
 
 def test_flapping_fails_half_of_the_requests_and_the_same_ones_each_time() -> None:
     async def once(seed: int) -> list[tuple[int, str]]:
-        async with FakeLLM(faults=lambda heard, n: "F54", settings=Settings(seed=seed, settle_seconds=0.0)) as llm:
+        async with FakeLLM(faults=lambda heard, n: "F54", settings=FakeSettings(seed=seed, settle_seconds=0.0)) as llm:
             for n in range(60):
                 await send(llm, good("openai_chat", stream=True, text=f"{n}"))
             return llm.injected
@@ -290,7 +290,7 @@ def test_flapping_fails_half_of_the_requests_and_the_same_ones_each_time() -> No
 
 def test_a_script_may_say_that_the_provider_flaps_or_is_out() -> None:
     async def story() -> None:
-        async with FakeLLM(lambda heard: "F54", settings=Settings(settle_seconds=0.0)) as llm:
+        async with FakeLLM(lambda heard: "F54", settings=FakeSettings(settle_seconds=0.0)) as llm:
             for n in range(30):
                 await send(llm, good("openai_chat", text=f"{n}"))
             assert 5 < len(llm.injected) < 25

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from retinue.formats.sse import Events
-from retinue.testing.fake_llm.fake_provider import FakeLLM, Settings
+from retinue.formats.sse import SseParser
+from retinue.testing.fake_llm.fake_provider import FakeLLM, FakeSettings
 from tests.testing.fake_llm_faults_support import BOTH, CALLS, FAST, TEXT, hit, is_ended
 from tests.testing.fake_llm_support import ALL, Got, calls_of, connect, good, send, text_of, wire
 from tests.waiting import until
@@ -187,7 +187,7 @@ def test_f27_is_odd_but_says_the_same(dialect: str, script: Sequence[Any]) -> No
 
 
 def _events(body: bytes, size: int = 1 << 20) -> list[bytes]:
-    events = Events()
+    events = SseParser()
     found = [data for at in range(0, len(body), size) for _, data in events.feed(body[at : at + size])]
     return found + [data for _, data in events.rest()]
 
@@ -227,8 +227,12 @@ def test_f30_is_one_huge_line(dialect: str, stream: bool) -> None:
 
 
 def test_f30_is_20_mib_unless_told_otherwise() -> None:
-    assert (Settings().huge_bytes, Settings().bomb_bytes, Settings().header_bytes) == (20 << 20, 10 << 30, 1 << 20)
-    assert (Settings().drip_seconds, Settings().outage_seconds, Settings().n_storm) == (5.0, 1800.0, 200)
+    assert (FakeSettings().huge_bytes, FakeSettings().bomb_bytes, FakeSettings().header_bytes) == (
+        20 << 20,
+        10 << 30,
+        1 << 20,
+    )
+    assert (FakeSettings().drip_seconds, FakeSettings().outage_seconds, FakeSettings().n_storm) == (5.0, 1800.0, 200)
 
 
 @pytest.mark.parametrize("stream", BOTH)

@@ -11,7 +11,7 @@ import pytest
 from retinue.core.values import Assistant, Reply, Result, Usage, User
 from retinue.errors import ConfigError, ModelRejected, ModelUnavailable
 from retinue.testing import call
-from retinue.testing.fake_llm.fake_provider import FakeLLM, Heard, Settings
+from retinue.testing.fake_llm.fake_provider import FakeLLM, FakeSettings, ParsedRequest
 from tests.testing.fake_llm_support import (
     ALL,
     KEY,
@@ -42,9 +42,9 @@ def test_a_list_says_one_line_a_turn_and_its_last_line_for_ever(dialect: str, st
 
 @pytest.mark.parametrize("dialect", ALL)
 def test_a_function_is_asked_with_the_conversation_in_our_own_values(dialect: str) -> None:
-    heard: list[Heard] = []
+    heard: list[ParsedRequest] = []
 
-    def script(one: Heard) -> str:
+    def script(one: ParsedRequest) -> str:
         heard.append(one)
         return "yes"
 
@@ -103,7 +103,7 @@ def test_headers_are_kept_without_keys_and_the_body_as_it_came(dialect: str) -> 
     ],
 )
 def test_a_line_may_be_anything_that_a_scripted_model_says(line: Any, text: str, calls: list[Any]) -> None:
-    async def later(heard: Heard) -> Any:
+    async def later(heard: ParsedRequest) -> Any:
         await asyncio.sleep(0)
         return line
 
@@ -149,14 +149,14 @@ def test_an_exception_in_a_script_is_told_as_the_provider_would(dialect: str) ->
 
 
 def test_a_script_that_fails_shows_in_the_violations() -> None:
-    def script(heard: Heard, n: int = 0) -> str:
+    def script(heard: ParsedRequest, n: int = 0) -> str:
         raise KeyError("oops")
 
-    async def later(heard: Heard) -> str:
+    async def later(heard: ParsedRequest) -> str:
         await asyncio.sleep(0)
         raise KeyError("oops")
 
-    async def wrong_fault(heard: Heard) -> str:
+    async def wrong_fault(heard: ParsedRequest) -> str:
         return "F2c"
 
     async def story() -> None:
@@ -346,7 +346,7 @@ def test_anthropic_looks_back_twenty_blocks_for_a_cached_prefix() -> None:
 
 def test_the_cache_forgets_what_is_oldest() -> None:
     async def story() -> None:
-        async with FakeLLM(settings=Settings(n_prefixes=4)) as llm:
+        async with FakeLLM(settings=FakeSettings(n_prefixes=4)) as llm:
             for text in ("a", "b", "c", "d"):
                 await send(llm, good("openai_chat", text=text * 400))
             said = (await send(llm, good("openai_chat", text="a" * 400))).json

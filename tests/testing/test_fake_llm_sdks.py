@@ -263,9 +263,9 @@ def test_the_page_about_the_fake_runs() -> None:
 
 def test_an_official_client_tries_again_and_succeeds() -> None:
     async def story() -> None:
-        from retinue.testing.fake_llm.fake_provider import Settings
+        from retinue.testing.fake_llm.fake_provider import FakeSettings
 
-        async with FakeLLM(["yes"], settings=Settings(retry_after_seconds=0.01)) as llm:
+        async with FakeLLM(["yes"], settings=FakeSettings(retry_after_seconds=0.01)) as llm:
             client = anthropic.AsyncAnthropic(base_url=llm.url, api_key="k", max_retries=1)
             user: Any = [{"role": "user", "content": "hi"}]
             said = await client.messages.create(model="fault-F1-then-ok", max_tokens=9, messages=user)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from retinue.testing.fake_llm.fake_provider import FakeLLM, Settings
+from retinue.testing.fake_llm.fake_provider import FakeLLM, FakeSettings
 from tests.testing.fake_llm_strict_support import message_of, out
 from tests.testing.fake_llm_support import ALL, good, raw, send
 
@@ -29,7 +29,7 @@ def test_a_body_that_is_no_object_is_refused(dialect: str, data: bytes) -> None:
 @pytest.mark.parametrize("dialect", ALL)
 def test_paths_methods_and_sizes_are_refused_in_the_shape_of_the_provider(dialect: str) -> None:
     async def story() -> None:
-        async with FakeLLM(settings=Settings(max_body=1000)) as llm:
+        async with FakeLLM(settings=FakeSettings(max_body=1000)) as llm:
             post = good(dialect)
             path = post.target()
             post.path = path.replace("generateContent", "nothing") if dialect == "gemini" else f"{path}/nothing"

@@ -21,7 +21,7 @@ WIDENING: frozenset[str] = frozenset({"acceptEdits", "dontAsk", "auto", "bypassP
 BYTES_PER_TOKEN = 4
 
 
-class Complaint(Value):
+class FileComplaint(Value):
     """One thing that is wrong with a file. An error keeps the agent from being used, a warning and a note do not.
     Line 0 is the whole file."""
 
@@ -37,7 +37,7 @@ class Complaint(Value):
         return f"{where}: {self.severity}: {self.message}{tail}"
 
 
-class Source(Value):
+class DefinitionSource(Value):
     """Where a definition was read. `key` is its place in a file that holds several."""
 
     path: str = ""
@@ -80,9 +80,9 @@ class AgentSpec(Value):
     hidden: bool = False
     disabled: bool = False
     mode: Literal["", "primary", "subagent", "all"] = ""
-    source: Source = Source()
+    source: DefinitionSource = DefinitionSource()
     extra: dict[str, Any] = msgspec.field(default_factory=dict)
-    complaints: tuple[Complaint, ...] = ()
+    complaints: tuple[FileComplaint, ...] = ()
 
     @property
     def broken(self) -> bool:
@@ -105,13 +105,13 @@ class Shadowed(Value):
     by: str
 
 
-class Library(Value):
+class FoundAgents(Value):
     """All agents that were found. `broken` ones are named, so that they can be mended, and cannot be used."""
 
     agents: dict[str, AgentSpec] = msgspec.field(default_factory=dict)
     broken: tuple[AgentSpec, ...] = ()
     shadowed: tuple[Shadowed, ...] = ()
-    complaints: tuple[Complaint, ...] = ()
+    complaints: tuple[FileComplaint, ...] = ()
     places: tuple[str, ...] = ()
 
     def everything(self) -> tuple[AgentSpec, ...]:

@@ -28,7 +28,7 @@ PREFACE = (
 )
 
 
-class LoadedFile(Value):
+class AgentsMdFile(Value):
     """A file that a run was told of. `bytes` and `sha256` are those of the whole file; `tokens_estimate` is what of it
     is in the prompt. `note` says what is not."""
 
@@ -48,7 +48,7 @@ def loaded_files(
     file_cap: int = FILE_CAP,
     total_cap: int = TOTAL_CAP,
     hide: Callable[[bytes], bytes] = bytes,
-) -> tuple[LoadedFile, ...]:
+) -> tuple[AgentsMdFile, ...]:
     """The files for a run in `cwd`, that of the project's root first. A project that is not trusted tells nothing.
 
     When all together are too long, those nearest to `cwd` are kept. `hide` takes secrets out before anything is cut.
@@ -56,7 +56,7 @@ def loaded_files(
     here, top = real(cwd), real(root)
     if not trusted or not is_beneath(here, top):
         return ()
-    out: list[LoadedFile] = []
+    out: list[AgentsMdFile] = []
     left = total_cap
     for folder in folders_between(here, top):
         file = _nearest(folder, top, min(file_cap, left), hide)
@@ -66,7 +66,7 @@ def loaded_files(
     return tuple(reversed(out))
 
 
-def compose_instructions(base: str, files: Sequence[LoadedFile]) -> str:
+def compose_instructions(base: str, files: Sequence[AgentsMdFile]) -> str:
     """The instructions with the files behind them. No file can end its quotation, whatever it holds."""
     told = [f for f in files if f.text or f.note]
     if not told:
@@ -81,7 +81,7 @@ def instructions_for(base: str, cwd: str | Path, root: str | Path, *, trusted: b
     return compose_instructions(base, loaded_files(cwd, root, trusted=trusted))
 
 
-def _nearest(folder: Path, top: Path, cap: int, hide: Callable[[bytes], bytes]) -> LoadedFile | None:
+def _nearest(folder: Path, top: Path, cap: int, hide: Callable[[bytes], bytes]) -> AgentsMdFile | None:
     try:
         there = {entry.name for entry in folder.iterdir()} & {*NAMES}
     except OSError:
@@ -92,7 +92,7 @@ def _nearest(folder: Path, top: Path, cap: int, hide: Callable[[bytes], bytes]) 
     return None
 
 
-def _load(path: Path, top: Path, cap: int, hide: Callable[[bytes], bytes]) -> LoadedFile | None:
+def _load(path: Path, top: Path, cap: int, hide: Callable[[bytes], bytes]) -> AgentsMdFile | None:
     """None where there is nothing to read: the next name is tried."""
     try:
         raw = read_beneath(path, top, names=NAMES)
@@ -100,23 +100,23 @@ def _load(path: Path, top: Path, cap: int, hide: Callable[[bytes], bytes]) -> Lo
         return None
     except OSError as error:
         said = error.strerror or str(error)
-        return LoadedFile(path=shown(path), sha256="", bytes=0, tokens_estimate=0, note=f"not read: {said}")
+        return AgentsMdFile(path=shown(path), sha256="", bytes=0, tokens_estimate=0, note=f"not read: {said}")
     whole = hide(raw).removeprefix(b"\xef\xbb\xbf")
     if not whole.strip():
         return None
     text = clean(whole[: max(0, cap)].decode("utf-8", "ignore").replace("\r\n", "\n")).replace("\0", "").strip()
     note = "" if len(whole) <= cap else f"cut: {len(whole) - max(0, cap)} of {len(whole)} bytes are not shown"
     digest = hashlib.sha256(raw).hexdigest()
-    return LoadedFile(
+    return AgentsMdFile(
         path=shown(path), sha256=digest, bytes=len(raw), tokens_estimate=tokens_in(text), text=text, note=note
     )
 
 
-def _noted(file: LoadedFile) -> str:
+def _noted(file: AgentsMdFile) -> str:
     return f"\n[{file.note}]" if file.note else ""
 
 
-def _fence(files: Sequence[LoadedFile]) -> str:
+def _fence(files: Sequence[AgentsMdFile]) -> str:
     """A word that stands in none of the files. It follows from them, so that the same files give the same prompt."""
     text = "".join(f.text for f in files)
     fence = hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:12]

@@ -9,11 +9,11 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from retinue.agent import Agent
-from retinue.agent_files.agent_spec import AgentSpec, Complaint, Library, did_you_mean
-from retinue.agent_files.agents_md import LoadedFile, compose_instructions
+from retinue.agent_files.agent_spec import AgentSpec, FileComplaint, FoundAgents, did_you_mean
+from retinue.agent_files.agents_md import AgentsMdFile, compose_instructions
 from retinue.agent_files.permission_rules import permit_rules, spawnable
 from retinue.agent_files.skills import Skill, SkillTool, skills_prompt
-from retinue.agent_files.start_agent_tool import StaffTool
+from retinue.agent_files.start_agent_tool import StartAgentTool
 from retinue.agent_files.tool_aliases import AGENT, CANONICAL
 from retinue.core.values import Capabilities
 from retinue.errors import ConfigError
@@ -28,7 +28,7 @@ _PROVIDERS = ((r"claude", "anthropic"), (r"gpt-|o[134]\b|o[134]-|codex", "openai
 
 
 def to_agents(
-    library: Library,
+    library: FoundAgents,
     *,
     default_model: Model | str = "",
     families: Sequence[Family | str] = (),
@@ -37,7 +37,7 @@ def to_agents(
     inherit: Sequence[str] = INHERITED,
     tools: Mapping[str, Any] | None = None,
     skills: Mapping[str, Skill] | None = None,
-    files: Sequence[LoadedFile] = (),
+    files: Sequence[AgentsMdFile] = (),
 ) -> dict[str, Agent]:
     """All agents that can be used, by name, each knowing those that it may start.
 
@@ -70,7 +70,7 @@ class _Maker:
     inherit: Sequence[str]
     tools: Mapping[str, Any]
     skills: Mapping[str, Skill]
-    files: Sequence[LoadedFile]
+    files: Sequence[AgentsMdFile]
 
     def agent(self, spec: AgentSpec, staff: list[Agent]) -> Agent:
         chosen = self._skills(spec)
@@ -107,9 +107,9 @@ class _Maker:
             return False
         return spec.spawns or (spec.name == self.lead and spec.tools is None)
 
-    def _staff_tool(self, spec: AgentSpec) -> list[StaffTool]:
+    def _staff_tool(self, spec: AgentSpec) -> list[StartAgentTool]:
         names = self.staff_of(spec)
-        return [StaffTool({name: self.specs[name] for name in names})] if names else []
+        return [StartAgentTool({name: self.specs[name] for name in names})] if names else []
 
     def _tools(self, spec: AgentSpec) -> list[Any]:
         wanted = [*self.inherit, *self.tools] if spec.tools is None else list(spec.tools)
@@ -152,7 +152,7 @@ def provider_name(model: str) -> str:
     return ""
 
 
-def not_expressed(library: Library, models: Mapping[str, Any] | None = None) -> list[Complaint]:
+def not_expressed(library: FoundAgents, models: Mapping[str, Any] | None = None) -> list[FileComplaint]:
     """What the files say and the agents made of them do not do."""
     out = []
     for spec in library.agents.values():
@@ -164,7 +164,7 @@ def not_expressed(library: Library, models: Mapping[str, Any] | None = None) -> 
             left.append(f"the model {spec.model!r}, whose provider is not known")
         if left:
             message = f"{spec.name}: without effect: {'; '.join(left)}"
-            out.append(Complaint(path=spec.source.path, line=spec.source.line, severity="note", message=message))
+            out.append(FileComplaint(path=spec.source.path, line=spec.source.line, severity="note", message=message))
     return out
 
 

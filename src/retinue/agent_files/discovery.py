@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from retinue.agent_files.agent_spec import AgentSpec, Complaint, Dialect, Library, Shadowed, Source
+from retinue.agent_files.agent_spec import AgentSpec, DefinitionSource, Dialect, FileComplaint, FoundAgents, Shadowed
 from retinue.agent_files.loader import Loader
 from retinue.sandbox.bounded_read import is_beneath, real, shown, walk
 
@@ -23,7 +23,7 @@ Extra = str | Path | Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Place:
+class DefinitionFolder:
     """A folder of definitions, or a file that holds some, relative to a project's folder or to the home."""
 
     path: str
@@ -33,36 +33,36 @@ class Place:
 
 
 PROJECT = (
-    Place(".retinue/agents", "retinue", (".md", ".toml")),
-    Place(".claude/agents", "claude", depth=MAX_DEPTH),
-    Place(".opencode/agents", "opencode", depth=MAX_DEPTH),
-    Place(".opencode/agent", "opencode", depth=MAX_DEPTH),
-    Place("opencode.json", "opencode"),
-    Place("opencode.jsonc", "opencode"),
-    Place(".opencode/opencode.json", "opencode"),
-    Place(".opencode/opencode.jsonc", "opencode"),
-    Place(".codex/agents", "codex", (".toml",)),
-    Place(".codex/config.toml", "codex"),
-    Place(".github/agents", "copilot"),
-    Place(".gemini/agents", "gemini"),
-    Place(".cursor/agents", "cursor"),
+    DefinitionFolder(".retinue/agents", "retinue", (".md", ".toml")),
+    DefinitionFolder(".claude/agents", "claude", depth=MAX_DEPTH),
+    DefinitionFolder(".opencode/agents", "opencode", depth=MAX_DEPTH),
+    DefinitionFolder(".opencode/agent", "opencode", depth=MAX_DEPTH),
+    DefinitionFolder("opencode.json", "opencode"),
+    DefinitionFolder("opencode.jsonc", "opencode"),
+    DefinitionFolder(".opencode/opencode.json", "opencode"),
+    DefinitionFolder(".opencode/opencode.jsonc", "opencode"),
+    DefinitionFolder(".codex/agents", "codex", (".toml",)),
+    DefinitionFolder(".codex/config.toml", "codex"),
+    DefinitionFolder(".github/agents", "copilot"),
+    DefinitionFolder(".gemini/agents", "gemini"),
+    DefinitionFolder(".cursor/agents", "cursor"),
 )
 
 
-def user_places(home: Path, config: Path, codex: Path) -> tuple[tuple[Path, Place], ...]:
+def user_places(home: Path, config: Path, codex: Path) -> tuple[tuple[Path, DefinitionFolder], ...]:
     return (
-        (config, Place("retinue/agents", "retinue", (".md", ".toml"))),
-        (home, Place(".retinue/agents", "retinue", (".md", ".toml"))),
-        (home, Place(".claude/agents", "claude", depth=MAX_DEPTH)),
-        (config, Place("opencode/agents", "opencode", depth=MAX_DEPTH)),
-        (config, Place("opencode/agent", "opencode", depth=MAX_DEPTH)),
-        (config, Place("opencode/opencode.json", "opencode")),
-        (config, Place("opencode/opencode.jsonc", "opencode")),
-        (codex, Place("agents", "codex", (".toml",))),
-        (codex, Place("config.toml", "codex")),
-        (home, Place(".copilot/agents", "copilot")),
-        (home, Place(".gemini/agents", "gemini")),
-        (home, Place(".cursor/agents", "cursor")),
+        (config, DefinitionFolder("retinue/agents", "retinue", (".md", ".toml"))),
+        (home, DefinitionFolder(".retinue/agents", "retinue", (".md", ".toml"))),
+        (home, DefinitionFolder(".claude/agents", "claude", depth=MAX_DEPTH)),
+        (config, DefinitionFolder("opencode/agents", "opencode", depth=MAX_DEPTH)),
+        (config, DefinitionFolder("opencode/agent", "opencode", depth=MAX_DEPTH)),
+        (config, DefinitionFolder("opencode/opencode.json", "opencode")),
+        (config, DefinitionFolder("opencode/opencode.jsonc", "opencode")),
+        (codex, DefinitionFolder("agents", "codex", (".toml",))),
+        (codex, DefinitionFolder("config.toml", "codex")),
+        (home, DefinitionFolder(".copilot/agents", "copilot")),
+        (home, DefinitionFolder(".gemini/agents", "gemini")),
+        (home, DefinitionFolder(".cursor/agents", "cursor")),
     )
 
 
@@ -83,7 +83,7 @@ def find_agents(
     tools: Sequence[str] = (),
     config_home: str | Path | None = None,
     codex_home: str | Path | None = None,
-) -> Library:
+) -> FoundAgents:
     """All agents that can be found from a folder. Nothing here raises over what is in a file.
 
     `extra` are JSON texts, mappings, files or folders that a command line names. `trusted` lets the project's files
@@ -96,7 +96,7 @@ def find_agents(
     for item in extra:
         shelf.add_extra(item, Loader("command", None, known=tools))
     if not is_beneath(here, root):
-        shelf.complaints.append(Complaint(path=shown(here), message=f"it is not beneath the project {root}"))
+        shelf.complaints.append(FileComplaint(path=shown(here), message=f"it is not beneath the project {root}"))
         root = here
     users = real(home) if home is not None else None
     loader = Loader("project", root, trusted, tools)
@@ -128,7 +128,7 @@ class _Shelf:
 
     by_name: dict[str, AgentSpec] = field(default_factory=dict)
     shadowed: list[Shadowed] = field(default_factory=list)
-    complaints: list[Complaint] = field(default_factory=list)
+    complaints: list[FileComplaint] = field(default_factory=list)
     places: list[str] = field(default_factory=list)
     n_files: int = 0
 
@@ -142,7 +142,7 @@ class _Shelf:
         self.shadowed.append(Shadowed(spec=spec, by=other.path))
         if _same_folder(mine, other):
             message = f"two agents here are named {spec.name!r}; the one in {os.path.basename(other.path)} is used"
-            self.complaints.append(Complaint(path=mine.path, line=mine.line, message=message))
+            self.complaints.append(FileComplaint(path=mine.path, line=mine.line, message=message))
 
     def add_extra(self, item: Extra, loader: Loader) -> None:
         if isinstance(item, Mapping):
@@ -161,7 +161,7 @@ class _Shelf:
         is_folder, is_file = os.path.isdir(path), os.path.isfile(path)
         dialect = dialect_of(path)
         if is_folder:
-            place = Place("", dialect, (".md", ".toml"), MAX_DEPTH)
+            place = DefinitionFolder("", dialect, (".md", ".toml"), MAX_DEPTH)
             self.add_place(path, place, loader)
         elif is_file and path.name.startswith("opencode.json"):
             self._take(loader.opencode_json(path))
@@ -170,7 +170,7 @@ class _Shelf:
         else:
             self._fail(shown(path)[:200], "there is no such file, and it is not JSON either")
 
-    def add_place(self, base: Path, place: Place, loader: Loader) -> None:
+    def add_place(self, base: Path, place: DefinitionFolder, loader: Loader) -> None:
         path = base / place.path
         if place.path.endswith((".json", ".jsonc", ".toml")):
             if os.path.isfile(path):
@@ -181,12 +181,14 @@ class _Shelf:
         if not os.path.isdir(path):
             return
         if loader.root is not None and not is_beneath(real(path), loader.root):
-            self.complaints.append(Complaint(path=shown(path), message="it leads out of the project; it was not read"))
+            self.complaints.append(
+                FileComplaint(path=shown(path), message="it leads out of the project; it was not read")
+            )
             return
         self.places.append(shown(path))
         for file, why in walk(path, place.suffixes, place.depth):
             if why:
-                self.complaints.append(Complaint(path=shown(file), severity="note", message=why))
+                self.complaints.append(FileComplaint(path=shown(file), severity="note", message=why))
                 continue
             self.n_files += 1
             if self.n_files > MAX_FILES:
@@ -194,17 +196,17 @@ class _Shelf:
                 return
             self._take(loader.file(file, place.dialect, stem_of(file, place.dialect, path)))
 
-    def _take(self, found: tuple[list[AgentSpec], list[Complaint]]) -> None:
+    def _take(self, found: tuple[list[AgentSpec], list[FileComplaint]]) -> None:
         specs, complaints = found
         self.complaints.extend(complaints)
         for spec in specs:
             self.put(spec)
 
     def _fail(self, path: str, message: str) -> None:
-        self.complaints.append(Complaint(path=path, message=message, severity="error"))
+        self.complaints.append(FileComplaint(path=path, message=message, severity="error"))
 
-    def library(self) -> Library:
-        return Library(
+    def library(self) -> FoundAgents:
+        return FoundAgents(
             agents={name: spec for name, spec in sorted(self.by_name.items()) if not spec.broken},
             broken=tuple(spec for _, spec in sorted(self.by_name.items()) if spec.broken),
             shadowed=tuple(self.shadowed),
@@ -213,7 +215,7 @@ class _Shelf:
         )
 
 
-def _same_folder(a: Source, b: Source) -> bool:
+def _same_folder(a: DefinitionSource, b: DefinitionSource) -> bool:
     return a.scope == b.scope and a.dialect == b.dialect and os.path.dirname(a.path) == os.path.dirname(b.path)
 
 

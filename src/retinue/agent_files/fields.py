@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from retinue.agent_files.agent_spec import PermissionMode, Severity, did_you_mean
-from retinue.agent_files.frontmatter import Document, Hint, kind_of
+from retinue.agent_files.frontmatter import AgentDocument, Hint, kind_of
 from retinue.agent_files.tool_aliases import split_names
 from retinue.core.values import Budget
 from retinue.formats.durations import seconds
@@ -41,7 +41,9 @@ _YES = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off
 class Fields:
     """Reads keys and remembers which were read: what is left at the end is kept as it is."""
 
-    def __init__(self, document: Document, data: Mapping[str, Any] | None = None, at: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self, document: AgentDocument, data: Mapping[str, Any] | None = None, at: tuple[str, ...] = ()
+    ) -> None:
         self.document = document
         self.data = document.data if data is None else data
         self.at = at

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from datetime import date, datetime, time
 from typing import Any
 
-from retinue.agent_files.agent_spec import Complaint, Severity
+from retinue.agent_files.agent_spec import FileComplaint, Severity
 from retinue.core.arguments import BadArguments, parse
 from retinue.formats.safe_text import clean
 
@@ -36,7 +36,7 @@ Hint = str | Callable[[], str]
 
 
 @dataclass
-class Document:
+class AgentDocument:
     """What a file holds. `lines` has the line of each key, by its path from the top. `broken`: its keys could not be
     read, so that nothing may be concluded from a key that is missing."""
 
@@ -46,7 +46,7 @@ class Document:
     body: str = ""
     has_head: bool = False
     broken: bool = False
-    complaints: list[Complaint] = field(default_factory=list)
+    complaints: list[FileComplaint] = field(default_factory=list)
 
     def complain(self, message: str, line: int = 0, severity: Severity = "warning", hint: Hint = "") -> None:
         """A hint that takes time to find is a function, which is not asked once there are complaints enough."""
@@ -54,7 +54,7 @@ class Document:
         if is_full and severity != "error":
             return
         said = clean(hint if isinstance(hint, str) else "" if is_full else hint())
-        made = Complaint(path=self.path, line=line, severity=severity, message=clean(message)[:500], hint=said)
+        made = FileComplaint(path=self.path, line=line, severity=severity, message=clean(message)[:500], hint=said)
         if is_full:  # that there is an error must not be lost
             self.complaints[-1] = made
         elif made not in self.complaints:
@@ -65,9 +65,9 @@ class Document:
         self.complain(message, line, "error", hint)
 
 
-def read_markdown(raw: bytes, path: str) -> Document:
+def read_markdown(raw: bytes, path: str) -> AgentDocument:
     """Front matter between two lines of `---`, and the text behind it. A file without it is all text."""
-    out = Document(path)
+    out = AgentDocument(path)
     text = _decode(raw, out)
     if out.broken:
         return out
@@ -86,8 +86,8 @@ def read_markdown(raw: bytes, path: str) -> Document:
     return out
 
 
-def read_toml(raw: bytes, path: str) -> Document:
-    out = Document(path, has_head=True)
+def read_toml(raw: bytes, path: str) -> AgentDocument:
+    out = AgentDocument(path, has_head=True)
     text = _decode(raw, out)
     if out.broken:
         return out
@@ -111,9 +111,9 @@ def read_toml(raw: bytes, path: str) -> Document:
     return out
 
 
-def read_json(raw: bytes, path: str) -> Document:
+def read_json(raw: bytes, path: str) -> AgentDocument:
     """JSON, with comments and trailing commas as editors allow them."""
-    out = Document(path, has_head=True)
+    out = AgentDocument(path, has_head=True)
     text = _decode(raw, out)
     if out.broken:
         return out
@@ -128,7 +128,7 @@ def read_json(raw: bytes, path: str) -> Document:
     return out
 
 
-def _decode(raw: bytes, out: Document) -> str:
+def _decode(raw: bytes, out: AgentDocument) -> str:
     if len(raw) > MAX_BYTES:
         out.fail(f"the file has more than {MAX_BYTES} bytes")
         return ""
@@ -150,7 +150,7 @@ def _decode(raw: bytes, out: Document) -> str:
     return text
 
 
-def _read_yaml(text: str, first: int, out: Document) -> None:
+def _read_yaml(text: str, first: int, out: AgentDocument) -> None:
     if len(text) > MAX_HEAD:
         out.fail(f"the front matter is {len(text)} characters long; at most {MAX_HEAD} are read", first)
         return
@@ -205,7 +205,7 @@ class _Builder:
     """Builds values from the parser's events, by hand: no recursion, no constructors of foreign types, and every alias
     counts as much as what it stands for."""
 
-    def __init__(self, out: Document, first: int) -> None:
+    def __init__(self, out: AgentDocument, first: int) -> None:
         import yaml
         from yaml.constructor import SafeConstructor
         from yaml.resolver import Resolver

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from fnmatch import fnmatchcase
 
-from retinue.agent_files.agent_spec import AgentSpec, Complaint, Library, Severity, did_you_mean
+from retinue.agent_files.agent_spec import AgentSpec, FileComplaint, FoundAgents, Severity, did_you_mean
 from retinue.agent_files.conversion import not_expressed
 from retinue.agent_files.skills import Skills
 
@@ -17,9 +17,11 @@ LONG_PROMPT = 8_000
 """Tokens of instructions from which on their cost is worth a word: every run pays them."""
 
 
-def lint(library: Library, *, skills: Skills | None = None, servers: Iterable[str] | None = None) -> list[Complaint]:
+def lint(
+    library: FoundAgents, *, skills: Skills | None = None, servers: Iterable[str] | None = None
+) -> list[FileComplaint]:
     """All complaints, sorted by file and line. `servers` are the MCP servers that are configured elsewhere."""
-    out: list[Complaint] = [*library.complaints, *not_expressed(library)]
+    out: list[FileComplaint] = [*library.complaints, *not_expressed(library)]
     for spec in library.everything():
         out += spec.complaints
     for spec in library.agents.values():
@@ -32,15 +34,15 @@ def lint(library: Library, *, skills: Skills | None = None, servers: Iterable[st
     if skills is not None:
         out += [*skills.complaints, *(c for s in (*skills.skills.values(), *skills.broken) for c in s.complaints)]
     unique = dict.fromkeys((c.path, c.line, c.severity, c.message, c.hint) for c in out)
-    made = [Complaint(path=p, line=n, severity=s, message=m, hint=h) for p, n, s, m, h in unique]
+    made = [FileComplaint(path=p, line=n, severity=s, message=m, hint=h) for p, n, s, m, h in unique]
     return sorted(made, key=lambda c: (c.path, c.line, ORDER[c.severity]))
 
 
-def _said(spec: AgentSpec, message: str, severity: Severity = "warning", hint: str = "") -> Complaint:
-    return Complaint(path=spec.source.path, line=spec.source.line, severity=severity, message=message, hint=hint)
+def _said(spec: AgentSpec, message: str, severity: Severity = "warning", hint: str = "") -> FileComplaint:
+    return FileComplaint(path=spec.source.path, line=spec.source.line, severity=severity, message=message, hint=hint)
 
 
-def _in_company(spec: AgentSpec, library: Library) -> Iterator[Complaint]:
+def _in_company(spec: AgentSpec, library: FoundAgents) -> Iterator[FileComplaint]:
     for name in spec.can_spawn or ():
         if any(fnmatchcase(other, name) for other in library.agents):
             continue
@@ -55,14 +57,14 @@ def _in_company(spec: AgentSpec, library: Library) -> Iterator[Complaint]:
         yield _said(spec, f"the instructions cost about {spec.tokens} tokens in every run", "note")
 
 
-def _of_skills(spec: AgentSpec, skills: Skills | None) -> Iterator[Complaint]:
+def _of_skills(spec: AgentSpec, skills: Skills | None) -> Iterator[FileComplaint]:
     for name in spec.skills if skills is not None else ():
         assert skills is not None
         if name not in skills.skills:
             yield _said(spec, f"there is no skill {name!r}", "warning", did_you_mean(name, skills.skills))
 
 
-def _of_servers(spec: AgentSpec, servers: Iterable[str] | None) -> Iterator[Complaint]:
+def _of_servers(spec: AgentSpec, servers: Iterable[str] | None) -> Iterator[FileComplaint]:
     if servers is None:
         return
     known = {*servers, *(name for name, value in spec.mcp_servers.items() if value)}

@@ -9,18 +9,18 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from retinue.agent_files.agent_spec import WIDENING, AgentSpec, Complaint, Dialect, Scope, Source
+from retinue.agent_files.agent_spec import WIDENING, AgentSpec, DefinitionSource, Dialect, FileComplaint, Scope
 from retinue.agent_files.dialects.claude import read_claude, read_ours
 from retinue.agent_files.dialects.codex import read_codex, roles
 from retinue.agent_files.dialects.copilot import read_copilot
 from retinue.agent_files.dialects.cursor import read_cursor
 from retinue.agent_files.dialects.gemini_cli import read_gemini
 from retinue.agent_files.dialects.opencode import read_opencode
-from retinue.agent_files.dialects.spec_reader import Reading
-from retinue.agent_files.frontmatter import Document, read_json, read_markdown, read_toml
+from retinue.agent_files.dialects.spec_reader import SpecReader
+from retinue.agent_files.frontmatter import AgentDocument, read_json, read_markdown, read_toml
 from retinue.sandbox.bounded_read import MAX_BYTES, read_beneath, read_file, real, shown
 
-READERS: dict[str, Callable[[Reading], AgentSpec]] = {
+READERS: dict[str, Callable[[SpecReader], AgentSpec]] = {
     "retinue": read_ours,
     "claude": read_claude,
     "opencode": read_opencode,
@@ -44,17 +44,17 @@ class Loader:
     trusted: bool = True
     known: Sequence[str] = ()
 
-    def file(self, path: Path, dialect: Dialect, stem: str) -> tuple[list[AgentSpec], list[Complaint]]:
+    def file(self, path: Path, dialect: Dialect, stem: str) -> tuple[list[AgentSpec], list[FileComplaint]]:
         """The agents of one file, and the complaints that belong to none of them."""
         document = self._document(path)
-        if isinstance(document, Complaint):
+        if isinstance(document, FileComplaint):
             return [], [document]
         if path.suffix in (".json", ".jsonc"):
             return self._many(document, document.data, dialect, (), path.parent), document.complaints
         if path.name == "config.toml" and dialect == "codex":
             return list(self._roles(document, path)), document.complaints
         if not document.broken and not document.data and not document.body:
-            return [], [Complaint(path=shown(path), message="the file is empty; it is not an agent")]
+            return [], [FileComplaint(path=shown(path), message="the file is empty; it is not an agent")]
         if not document.has_head:
             if stem.lower() in NOT_AGENTS:
                 return [], []
@@ -62,12 +62,12 @@ class Loader:
                 return [], [_no_head(path)]
             document.complain("there is no front matter: the whole file is the agent's instructions", 1)
         include = self._include(path.parent)
-        return [self._spec(Reading(document, dialect, self.scope, stem, known=self.known, include=include))], []
+        return [self._spec(SpecReader(document, dialect, self.scope, stem, known=self.known, include=include))], []
 
-    def opencode_json(self, path: Path) -> tuple[list[AgentSpec], list[Complaint]]:
+    def opencode_json(self, path: Path) -> tuple[list[AgentSpec], list[FileComplaint]]:
         """The agents under `agent` in a configuration of opencode."""
         document = self._document(path)
-        if isinstance(document, Complaint):
+        if isinstance(document, FileComplaint):
             return [], [document]
         agents = document.data.get("agent", {})
         if not isinstance(agents, dict):
@@ -75,21 +75,26 @@ class Loader:
             agents = {}
         return self._many(document, agents, "opencode", ("agent",), path.parent), document.complaints
 
-    def text(self, text: str, path: str = "--agents") -> tuple[list[AgentSpec], list[Complaint]]:
+    def text(self, text: str, path: str = "--agents") -> tuple[list[AgentSpec], list[FileComplaint]]:
         """Agents by name in JSON, as a command line gives them."""
         document = read_json(text.encode("utf-8", "replace"), path)
         return self._many(document, document.data, "retinue", (), None), document.complaints
 
-    def _document(self, path: Path) -> Document | Complaint:
+    def _document(self, path: Path) -> AgentDocument | FileComplaint:
         try:
             raw = read_file(path) if self.root is None else read_beneath(path, self.root)
         except OSError as error:
-            return Complaint(path=shown(path), message=f"not read: {error.strerror or error}", severity="warning")
+            return FileComplaint(path=shown(path), message=f"not read: {error.strerror or error}", severity="warning")
         reader = {".toml": read_toml, ".json": read_json, ".jsonc": read_json}.get(path.suffix, read_markdown)
         return reader(raw, shown(path))
 
     def _many(
-        self, document: Document, agents: dict[str, Any], dialect: Dialect, at: tuple[str, ...], folder: Path | None
+        self,
+        document: AgentDocument,
+        agents: dict[str, Any],
+        dialect: Dialect,
+        at: tuple[str, ...],
+        folder: Path | None,
     ) -> list[AgentSpec]:
         out = []
         for name, table in agents.items():
@@ -97,32 +102,34 @@ class Loader:
             if not isinstance(table, dict):
                 document.complain(f"{name} must be an object", document.lines.get(place, 0))
                 continue
-            own = Document(document.path, lines=document.lines, has_head=True)
-            reading = Reading(own, dialect, self.scope, name, name, self.known, data=table, at=place)
+            own = AgentDocument(document.path, lines=document.lines, has_head=True)
+            reading = SpecReader(own, dialect, self.scope, name, name, self.known, data=table, at=place)
             if folder is not None:
                 reading.include = self._include(folder)
             out.append(self._spec(reading))
         return out
 
-    def _roles(self, document: Document, path: Path) -> Iterator[AgentSpec]:
+    def _roles(self, document: AgentDocument, path: Path) -> Iterator[AgentSpec]:
         for name, table in roles(document):
             place = ("agents", name)
             file = table.get("config_file")
             if not isinstance(file, str):
-                own = Document(document.path, lines=document.lines, has_head=True)
-                yield self._spec(Reading(own, "codex", self.scope, name, name, self.known, data=table, at=place))
+                own = AgentDocument(document.path, lines=document.lines, has_head=True)
+                yield self._spec(SpecReader(own, "codex", self.scope, name, name, self.known, data=table, at=place))
                 continue
             layer = self._document(path.parent / file)
-            if isinstance(layer, Complaint):
+            if isinstance(layer, FileComplaint):
                 line = document.lines.get(place, 0)
                 document.complain(f"agents.{name}: {file[:120]} was {layer.message}", line, "error")
             else:
                 data = {**table, **layer.data}
-                yield self._spec(Reading(layer, "codex", self.scope, name, name, self.known, data=data))
+                yield self._spec(SpecReader(layer, "codex", self.scope, name, name, self.known, data=data))
 
-    def _spec(self, reading: Reading) -> AgentSpec:
+    def _spec(self, reading: SpecReader) -> AgentSpec:
         if reading.document.broken:
-            source = Source(path=reading.document.path, dialect=reading.dialect, scope=self.scope, key=reading.key)
+            source = DefinitionSource(
+                path=reading.document.path, dialect=reading.dialect, scope=self.scope, key=reading.key
+            )
             name = reading.name(reading.stem)
             return AgentSpec(name=name, source=source, complaints=tuple(reading.document.complaints))
         spec = READERS[reading.dialect](reading)
@@ -159,7 +166,7 @@ def tamed(spec: AgentSpec) -> AgentSpec:
         left.append("permissions, which ask now")
     if not left:
         return spec
-    said = Complaint(
+    said = FileComplaint(
         path=spec.source.path,
         line=spec.source.line,
         message=f"the project is not trusted, so this was left out: {'; '.join(left)}",
@@ -168,7 +175,7 @@ def tamed(spec: AgentSpec) -> AgentSpec:
     return replace(spec, complaints=(*spec.complaints, said), **changes)
 
 
-def _no_head(path: Path) -> Complaint:
-    return Complaint(
+def _no_head(path: Path) -> FileComplaint:
+    return FileComplaint(
         path=shown(path), line=1, message="there is no front matter, so it is not an agent", hint="begin with ---"
     )

@@ -14,10 +14,10 @@ from typing import Any, ClassVar
 
 from msgspec import field
 
-from retinue.agent_files.agent_spec import Complaint, Scope, did_you_mean, tokens_in
+from retinue.agent_files.agent_spec import FileComplaint, Scope, did_you_mean, tokens_in
 from retinue.agent_files.discovery import folders_between, project_root_of
 from retinue.agent_files.fields import Fields
-from retinue.agent_files.frontmatter import Document, read_markdown
+from retinue.agent_files.frontmatter import AgentDocument, read_markdown
 from retinue.agent_files.tool_aliases import SHELL, resolve, split_names
 from retinue.core.redaction import Redactor
 from retinue.core.values import Restart, Value
@@ -26,7 +26,7 @@ from retinue.sandbox import folder_operations as folders
 from retinue.sandbox.bounded_read import MAX_BYTES, is_beneath, read_beneath, real, shown
 from retinue.sandbox.open_beneath import open_real
 from retinue.tools.base import Answer, Caller, Returned, Risk
-from retinue.tools.builtin.builtin_tool import Arguments, Builtin
+from retinue.tools.builtin.builtin_tool import Builtin, ToolArguments
 from retinue.tools.file_rules import READING, barred
 
 FOLDERS = (".agents/skills", ".retinue/skills", ".claude/skills", ".github/skills", ".gemini/skills")
@@ -55,7 +55,7 @@ class Skill(Value):
     allowed_tools: tuple[str, ...] = ()
     body_tokens: int = 0
     scope: Scope = "project"
-    complaints: tuple[Complaint, ...] = ()
+    complaints: tuple[FileComplaint, ...] = ()
 
     @property
     def broken(self) -> bool:
@@ -68,7 +68,7 @@ class Skills(Value):
     skills: dict[str, Skill] = field(default_factory=dict)
     broken: tuple[Skill, ...] = ()
     shadowed: tuple[Skill, ...] = ()
-    complaints: tuple[Complaint, ...] = ()
+    complaints: tuple[FileComplaint, ...] = ()
 
 
 def find_skills(
@@ -87,7 +87,7 @@ def find_skills(
     users = real(home) if home is not None else None
     found: dict[str, Skill] = {}
     shadowed: list[Skill] = []
-    complaints: list[Complaint] = []
+    complaints: list[FileComplaint] = []
     places: list[tuple[Path, Scope, Path | None]] = [
         (folder / name, "project", root)
         for folder in folders_between(here, root)
@@ -102,7 +102,7 @@ def find_skills(
             continue
         if scope == "project" and not trusted:
             message = "the project is not trusted, so its skills were left out"
-            complaints.append(Complaint(path=shown(place), message=message, hint="trust the project to use them"))
+            complaints.append(FileComplaint(path=shown(place), message=message, hint="trust the project to use them"))
             continue
         for skill in _in_folder(place, scope, top, complaints):
             kept = found.setdefault(skill.name, skill)
@@ -116,24 +116,24 @@ def find_skills(
     )
 
 
-def _in_folder(place: Path, scope: Scope, top: Path | None, complaints: list[Complaint]) -> Iterable[Skill]:
+def _in_folder(place: Path, scope: Scope, top: Path | None, complaints: list[FileComplaint]) -> Iterable[Skill]:
     if top is not None and not is_beneath(real(place), top):
-        complaints.append(Complaint(path=shown(place), message="it leads out of the project; it was not read"))
+        complaints.append(FileComplaint(path=shown(place), message="it leads out of the project; it was not read"))
         return
     try:
         folders = sorted(p for p in place.iterdir() if os.path.isdir(p) and not p.name.startswith("."))
     except OSError as error:
-        complaints.append(Complaint(path=shown(place), message=f"not read: {error.strerror}"))
+        complaints.append(FileComplaint(path=shown(place), message=f"not read: {error.strerror}"))
         return
     if len(folders) > MAX_SKILLS:
         complaints.append(
-            Complaint(path=shown(place), message=f"there are more than {MAX_SKILLS} skills; others were not read")
+            FileComplaint(path=shown(place), message=f"there are more than {MAX_SKILLS} skills; others were not read")
         )
     for folder in folders[:MAX_SKILLS]:
         if top is not None and not is_beneath(real(folder), top):
-            complaints.append(Complaint(path=shown(folder), message="it leads out of the project; it was not read"))
+            complaints.append(FileComplaint(path=shown(folder), message="it leads out of the project; it was not read"))
         elif shown(folder) != str(folder):
-            complaints.append(Complaint(path=shown(folder), message="its name is not UTF-8; it was not read"))
+            complaints.append(FileComplaint(path=shown(folder), message="its name is not UTF-8; it was not read"))
         elif os.path.lexists(folder / FILE):
             yield read_skill(folder, scope)
 
@@ -145,7 +145,7 @@ def read_skill(folder: str | Path, scope: Scope = "project") -> Skill:
     try:
         raw = read_beneath(folder / FILE, real(folder))
     except OSError as error:
-        said = Complaint(path=path, message=f"not read: {error.strerror or error}", severity="error")
+        said = FileComplaint(path=path, message=f"not read: {error.strerror or error}", severity="error")
         return Skill(name=folder.name, description="", path=str(folder), scope=scope, complaints=(said,))
     document = read_markdown(raw, path)
     if not document.has_head and not document.broken:
@@ -171,7 +171,7 @@ def read_skill(folder: str | Path, scope: Scope = "project") -> Skill:
     return _with(skill, document)
 
 
-def _with(skill: Skill, document: Document) -> Skill:
+def _with(skill: Skill, document: AgentDocument) -> Skill:
     from msgspec.structs import replace
 
     return replace(skill, complaints=tuple(document.complaints))
@@ -195,7 +195,7 @@ def _check(fields: Fields, folder: str, name: str, description: str, compatibili
         fields.complain("compatibility", f"compatibility has more than {MAX_COMPATIBILITY} characters")
 
 
-def _check_body(document: Document, skill: Skill) -> None:
+def _check_body(document: AgentDocument, skill: Skill) -> None:
     n_lines = document.body.count("\n") + 1
     if not document.broken and not document.body:
         document.complain("there is nothing below the front matter", 0, "warning")
@@ -246,7 +246,7 @@ def _one_line(text: str) -> str:
     return one_line(text)
 
 
-class SkillArgs(Arguments, frozen=True, kw_only=True):
+class SkillArgs(ToolArguments, frozen=True, kw_only=True):
     name: str
     file: str = ""
 
@@ -258,7 +258,7 @@ class SkillTool(Builtin[SkillArgs]):
     description: ClassVar[str] = (
         "Read a skill by its name, and then, where its text points to one, a file of it by its path in its folder."
     )
-    Args: ClassVar[type[Arguments]] = SkillArgs
+    Args: ClassVar[type[ToolArguments]] = SkillArgs
     restart: Restart = "pure"
     risk: Risk = "read"
     subject: str = "name"

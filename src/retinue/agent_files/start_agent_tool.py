@@ -12,18 +12,18 @@ from retinue.core.spec import Orders
 from retinue.core.values import Restart
 from retinue.formats.safe_text import one_line
 from retinue.tools.base import Answer, Caller, Returned, Risk
-from retinue.tools.builtin.builtin_tool import Arguments, Builtin
+from retinue.tools.builtin.builtin_tool import Builtin, ToolArguments
 
 MAX_LINE = 300
 MAX_LISTED = 100
 
 
-class StaffArgs(Arguments, frozen=True, kw_only=True):
+class StaffArgs(ToolArguments, frozen=True, kw_only=True):
     name: str
     task: str
 
 
-class StaffTool(Builtin[StaffArgs]):
+class StartAgentTool(Builtin[StaffArgs]):
     """One child a call; several calls in one turn work side by side. An agent that its file sends to the background is
     not waited for: its end comes as a message."""
 
@@ -32,7 +32,7 @@ class StaffTool(Builtin[StaffArgs]):
         "Give a task to another agent and get its result. It sees only the task, so put everything it needs there. "
         "Call this several times in one turn to have tasks done side by side. There are:"
     )
-    Args: ClassVar[type[Arguments]] = StaffArgs
+    Args: ClassVar[type[ToolArguments]] = StaffArgs
     restart: Restart = "pure"
     risk: Risk = "read"
     guarded = False

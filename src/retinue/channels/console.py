@@ -12,7 +12,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from typing import TextIO
 
-from retinue.channels.recent_keys import Seen
+from retinue.channels.recent_keys import RecentKeys
 from retinue.core.values import Delivery
 from retinue.errors import RetinueError
 from retinue.formats.safe_text import one_line, several_lines
@@ -28,7 +28,7 @@ class Console:
 
     def __init__(self, stream: TextIO | None = None) -> None:
         self._stream = stream
-        self._seen = Seen(KEPT)
+        self._seen = RecentKeys(KEPT)
         self._thread = ThreadPoolExecutor(1, "retinue console")
 
     async def send(self, delivery: Delivery) -> None:

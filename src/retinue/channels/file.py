@@ -17,7 +17,7 @@ from pathlib import Path
 
 import msgspec
 
-from retinue.channels.recent_keys import Seen
+from retinue.channels.recent_keys import RecentKeys
 from retinue.core.values import Delivery
 from retinue.errors import RetinueError
 from retinue.sandbox.open_beneath import make_real
@@ -47,7 +47,7 @@ class JsonLines:
 
     def __init__(self, path: str | Path) -> None:
         self._path = os.path.realpath(path)
-        self._seen = Seen(KEPT)
+        self._seen = RecentKeys(KEPT)
         self._file = (0, 0)
         self._read = 0
         self._thread = ThreadPoolExecutor(1, "retinue lines")

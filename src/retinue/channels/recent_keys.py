@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 
 
-class Seen:
+class RecentKeys:
     """The newest `n` keys. An older one is forgotten, and would be taken again."""
 
     def __init__(self, n: int) -> None:

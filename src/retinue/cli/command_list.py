@@ -10,7 +10,7 @@ import os
 import click
 
 from retinue import __version__
-from retinue.cli.context import Door
+from retinue.cli.context import CommandContext
 
 COMMANDS: dict[str, str] = {
     "run": "Start a run and wait for its answer.",
@@ -95,4 +95,4 @@ def cli(context: click.Context, /, store: str, cwd: str) -> None:
     The answer of a run is all that is written to stdout. A run belongs to the project that it was started in, goes on
     in the background when its terminal is gone, and can be seen from every other terminal.
     """
-    context.obj = Door(environ=os.environ, store=store, cwd=cwd)
+    context.obj = CommandContext(environ=os.environ, store=store, cwd=cwd)

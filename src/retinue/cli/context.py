@@ -18,13 +18,13 @@ from retinue.host import project_paths as where
 from retinue.host.project import Project
 
 if TYPE_CHECKING:
-    from retinue.config.layers import Settings
+    from retinue.config.layers import EffectiveSettings
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
 @dataclass
-class Door:
+class CommandContext:
     """One use of the command line. `store` and `cwd` are what was asked for, "" when nothing was."""
 
     environ: Mapping[str, str]
@@ -48,10 +48,10 @@ class Door:
         self.cwd, self._project = directory, None
 
     @property
-    def places(self) -> where.Places:
+    def places(self) -> where.ProjectPaths:
         return self.project.paths
 
-    def configure(self, settings: Settings | None = None) -> Mapping[str, str]:
+    def configure(self, settings: EffectiveSettings | None = None) -> Mapping[str, str]:
         """The environment with what is configured, once; of what is wrong with a file nothing is said here."""
         if settings is not None or not self._is_configured:
             from retinue.host.run_defaults import environment
@@ -60,7 +60,7 @@ class Door:
             self._project = dataclasses.replace(self.project, environ=self.environ)
         return self.environ
 
-    def prepare(self) -> where.Places:
+    def prepare(self) -> where.ProjectPaths:
         places = self.places
         where.prepare(self.environ, places, is_project=not self.store)
         return places
@@ -124,7 +124,7 @@ def option(*names: str, **settings: Any) -> Callable[[F], F]:
 def _keep(name: str) -> Callable[[click.Context, click.Parameter, Any], Any]:
     def callback(context: click.Context, parameter: click.Parameter, value: Any) -> Any:
         if value:
-            setattr(context.find_object(Door), name, value)
+            setattr(context.find_object(CommandContext), name, value)
         return value
 
     return callback
@@ -154,4 +154,4 @@ class Duration(click.ParamType[float]):
             self.fail(str(error), param, ctx)
 
 
-pass_door = click.make_pass_decorator(Door)
+pass_door = click.make_pass_decorator(CommandContext)

@@ -10,25 +10,25 @@ from typing import Any
 
 from retinue import __version__
 from retinue.cli import exit_codes as exits
-from retinue.cli.context import Door, note, out
-from retinue.cli.terminal.watched_run import Left, Notice, Signals, Watching
+from retinue.cli.context import CommandContext, note, out
+from retinue.cli.terminal.watched_run import Notice, Signals, WatchedRun, WatchLeft
 from retinue.formats.safe_text import one_line
 from retinue.host import answer_file
 from retinue.host import requests as wire
-from retinue.host.client import Client, reach
+from retinue.host.client import HostClient, reach
 from retinue.host.keys import carried
-from retinue.host.planner import Planned
+from retinue.host.planner import PlannedRun
 from retinue.steps import TreeRecord
 from retinue.view import format as words
 from retinue.view import totals as facts
 from retinue.view.format import json_line
-from retinue.view.stream_json import Head, Teller
+from retinue.view.stream_json import StreamHeader, StreamJsonWriter
 
 HINT = "offline planner (no LLM). Add a model: export ANTHROPIC_API_KEY=... or retinue run --model PROVIDER:MODEL"
 
 
 @dataclass
-class Wish:
+class RunDisplay:
     """How a run is to be shown and handed over. `files` are real paths, from before the run."""
 
     format: str = "text"
@@ -41,25 +41,27 @@ class Wish:
     fail_on: str = ""
     files: tuple[str, ...] = ()
     is_memory: bool = False
-    head: Head = field(default_factory=Head)
+    head: StreamHeader = field(default_factory=StreamHeader)
 
 
 @contextlib.contextmanager
-def line_to(door: Door, wish: Wish | None = None) -> Iterator[Client]:
+def line_to(door: CommandContext, wish: RunDisplay | None = None) -> Iterator[HostClient]:
     """A connection to the host of the project, or to one in this process."""
     env = carried(door.configure())
     if wish is not None and wish.is_memory:
-        from retinue.host.in_process import LocalHost
+        from retinue.host.in_process import InProcessHost
 
         approvals = Path(door.places.approvals)
-        with LocalHost(env, door.places.cwd, approvals if approvals.exists() else None) as client:
+        with InProcessHost(env, door.places.cwd, approvals if approvals.exists() else None) as client:
             yield client
         return
     with reach(door.prepare(), env) as client:
         yield client
 
 
-def start(door: Door, client: Client, planned: Planned, text: str, terms: wire.Terms, wish: Wish) -> str:
+def start(
+    door: CommandContext, client: HostClient, planned: PlannedRun, text: str, terms: wire.RunTerms, wish: RunDisplay
+) -> str:
     """Start a run and say with what: its model, and the servers that are not as they should be. Returns its id."""
     try:
         done = client.ask(wire.Start(plan=planned.plan, task=text, terms=terms, env=planned.env))
@@ -73,10 +75,12 @@ def start(door: Door, client: Client, planned: Planned, text: str, terms: wire.T
     return run
 
 
-def _introduce(door: Door, client: Client, planned: Planned, done: dict[str, Any], wish: Wish) -> None:
+def _introduce(
+    door: CommandContext, client: HostClient, planned: PlannedRun, done: dict[str, Any], wish: RunDisplay
+) -> None:
     plan, choice = planned.plan, planned.choice
     servers = (*planned.left_out, *done["mcp"])
-    wish.head = Head(
+    wish.head = StreamHeader(
         version=__version__,
         tools=tuple(done["tools"]),
         agents=planned.agents,
@@ -93,7 +97,7 @@ def _introduce(door: Door, client: Client, planned: Planned, done: dict[str, Any
 
 
 @contextlib.contextmanager
-def in_sight(run: str, wish: Wish) -> Iterator[None]:
+def in_sight(run: str, wish: RunDisplay) -> Iterator[None]:
     """While a run is going on: whatever happens to this command, its user learns which run it was."""
     try:
         yield
@@ -131,15 +135,17 @@ def server_lines(started: Iterable[dict[str, Any]], left_out: Iterable[dict[str,
     return lines
 
 
-def carry_out(door: Door, client: Client, run: str, wish: Wish, *, is_ours: bool = True, after: int = 0) -> int:
+def carry_out(
+    door: CommandContext, client: HostClient, run: str, wish: RunDisplay, *, is_ours: bool = True, after: int = 0
+) -> int:
     """Watch a run to its end and hand over what it came to; returns the exit code."""
     with in_sight(run, wish), Signals() as signals:
         waits = wish.can_answer or wish.waits
-        watching = Watching(client, run, signals, is_ours=is_ours, deltas=wish.deltas, after=after, waits=waits)
+        watching = WatchedRun(client, run, signals, is_ours=is_ours, deltas=wish.deltas, after=after, waits=waits)
         try:
-            teller = Teller(wish.head)
+            teller = StreamJsonWriter(wish.head)
             final = _stream(watching, teller) if wish.format == "stream-json" else _show(watching, door, wish, teller)
-        except Left as left:
+        except WatchLeft as left:
             may = f"it may still be going on: retinue attach {words.short_id(run)}"
             note(f"retinue: left run {words.short_id(run)}; {one_line(left.why) or may}")
             return left.code
@@ -149,7 +155,7 @@ def carry_out(door: Door, client: Client, run: str, wish: Wish, *, is_ours: bool
     return hand_over(door, final, wish, teller, watching.code)
 
 
-def _stream(watching: Watching, teller: Teller) -> TreeRecord:
+def _stream(watching: WatchedRun, teller: StreamJsonWriter) -> TreeRecord:
     """Everything as lines of JSON on stdout."""
     while True:
         thing = watching.next()
@@ -162,7 +168,7 @@ def _stream(watching: Watching, teller: Teller) -> TreeRecord:
                 out(json_line(line))
 
 
-def _show(watching: Watching, door: Door, wish: Wish, teller: Teller) -> TreeRecord:
+def _show(watching: WatchedRun, door: CommandContext, wish: RunDisplay, teller: StreamJsonWriter) -> TreeRecord:
     """For people, on stderr: the live view where it can be drawn, otherwise a line for each change."""
     from retinue.cli.terminal import live, plain
 
@@ -171,7 +177,9 @@ def _show(watching: Watching, door: Door, wish: Wish, teller: Teller) -> TreeRec
     return show(watching, door, can_answer=wish.can_answer)
 
 
-def hand_over(door: Door, final: TreeRecord, wish: Wish, teller: Teller, code: int | None = None) -> int:
+def hand_over(
+    door: CommandContext, final: TreeRecord, wish: RunDisplay, teller: StreamJsonWriter, code: int | None = None
+) -> int:
     """The answer on stdout and in files, the last line on stderr, and the exit code."""
     top = final.rows[0]
     end = facts.ending(top)
@@ -213,5 +221,5 @@ def found_severity(result: dict[str, Any], least: str) -> bool:
     return "complete: no" in lines or any(f"severity: {word}" in lines for word in bad)
 
 
-def head_of(tools: tuple[str, ...], agents: tuple[str, ...], mode: str, *, deltas: bool = False) -> Head:
-    return Head(version=__version__, tools=tools, agents=agents, mode=mode or "manual", deltas=deltas)
+def head_of(tools: tuple[str, ...], agents: tuple[str, ...], mode: str, *, deltas: bool = False) -> StreamHeader:
+    return StreamHeader(version=__version__, tools=tools, agents=agents, mode=mode or "manual", deltas=deltas)

@@ -24,11 +24,11 @@ def runs(context: click.Context, parameter: click.Parameter, incomplete: str) ->
     from click.shell_completion import CompletionItem
 
     from retinue.host import project_paths as places
-    from retinue.host.listing import Shelf
+    from retinue.host.listing import RunListing
     from retinue.view import format as words
 
     try:
-        with Shelf(places.find(os.environ, store=os.environ.get("RETINUE_STORE", ""))) as shelf:
+        with RunListing(places.find(os.environ, store=os.environ.get("RETINUE_STORE", ""))) as shelf:
             lines = shelf.roots(limit=100)
     except Exception:  # whoever presses Tab must not be shown our troubles
         return []

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from retinue.cli.context import Door
+from retinue.cli.context import CommandContext
 from retinue.config.schema import Configuration
 from retinue.errors import ConfigError
 from retinue.formats.safe_text import clean
@@ -18,7 +18,9 @@ from retinue.host import project_config, run_defaults
 from retinue.host.run_setup import RunSetup, family_names, permission_rules
 
 
-def configured(door: Door, flags: dict[str, Any], *, keep: Collection[str] = ()) -> tuple[RunSetup, Configuration]:
+def configured(
+    door: CommandContext, flags: dict[str, Any], *, keep: Collection[str] = ()
+) -> tuple[RunSetup, Configuration]:
     """What is asked of a run: by flags, and by the configuration where they say nothing, which is filled into `flags`.
     Raises `ConfigError` with everything that is wrong with the configuration."""
     context = click.get_current_context()

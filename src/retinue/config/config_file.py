@@ -8,7 +8,7 @@ import tomllib
 from typing import Any
 
 from retinue.config.problems import MOST_PROBLEMS, ConfigProblems, Problem, problem, shown
-from retinue.formats.toml_positions import Path, Places, dotted
+from retinue.formats.toml_positions import KeyPositions, Path, dotted
 from retinue.sandbox.regular_file import drain, open_regular
 
 MOST_BYTES = 1 << 18
@@ -56,13 +56,13 @@ def decode(data: bytes, path: str) -> str:
         raise fail(path, message, before.count(b"\n") + 1, column) from None
 
 
-class Document:
+class ConfigDocument:
     """One file: its data, and where each of its keys stands."""
 
     def __init__(self, text: str, path: str) -> None:
         self.text, self.path = text, path
         self.is_toml = not path.endswith((".json", ".json5"))
-        self.places = Places(text) if self.is_toml else None
+        self.places = KeyPositions(text) if self.is_toml else None
         self.data: dict[str, Any] = self._toml() if self.is_toml else _json5(text, path)
 
     def _toml(self) -> dict[str, Any]:
@@ -148,9 +148,9 @@ def _json5_line(text: str, message: str) -> int:
     return text[: int(found[1])].count("\n") + 1 if found else 0
 
 
-def open_document(path: str, data: bytes | None = None) -> Document:
+def open_document(path: str, data: bytes | None = None) -> ConfigDocument:
     """Read and parse a file; `data` is its content when it was read already."""
-    return Document(decode(read_bytes(path) if data is None else data, path), path)
+    return ConfigDocument(decode(read_bytes(path) if data is None else data, path), path)
 
 
 def snake(name: str) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from retinue.config.config_file import Document, camel, snake
+from retinue.config.config_file import ConfigDocument, camel, snake
 from retinue.config.problems import MOST_PROBLEMS, ConfigProblems, Problem, shown, unknown
 from retinue.errors import ConfigError
 from retinue.formats.toml_positions import Path
@@ -29,10 +29,10 @@ HEADS = (*TOP, *(section.partition(".")[0] for section in SECTIONS))
 Settings = dict[str, dict[str, tuple[Any, Path]]]
 
 
-class Seeds:
+class FamilySections:
     """What a file says about families. `settings` is by family and key, each with the path that it stands at."""
 
-    def __init__(self, document: Document) -> None:
+    def __init__(self, document: ConfigDocument) -> None:
         self._document = document
         self.problems: list[Problem] = []
         self.profiles: tuple[str, ...] | None = None

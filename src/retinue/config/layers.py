@@ -10,8 +10,8 @@ from typing import Any, Literal, NamedTuple, get_args
 
 import msgspec
 
-from retinue.config.config_file import Document, open_document
-from retinue.config.family_sections import HEADS, SECTIONS, Seeds, families_of
+from retinue.config.config_file import ConfigDocument, open_document
+from retinue.config.family_sections import HEADS, SECTIONS, FamilySections, families_of
 from retinue.config.problems import MOST_PROBLEMS, ConfigProblems, Problem, problem, shown, unknown
 from retinue.config.schema import SEEDED, About, Configuration, explained
 from retinue.config.setting_list import bare, check_value, every_setting, from_text, is_mapping, setting_of
@@ -22,7 +22,7 @@ Kind = Literal["default", "user", "project", "environment", "flag"]
 RANK: dict[str, int] = {"default": 0, "user": 1, "project": 2, "environment": 3, "flag": 4}
 
 
-class Origin(Value):
+class SettingSource(Value):
     """Where a value came from: a file with its line, a variable, a flag, or nowhere."""
 
     kind: Kind = "default"
@@ -35,11 +35,11 @@ class Origin(Value):
         return f"{self.kind}: {self.where}{f':{self.line}' if self.line else ''}"
 
 
-class Found(NamedTuple):
+class FoundSetting(NamedTuple):
     """A value that was set, and where. A list that several places add to has several."""
 
     value: Any
-    origins: tuple[Origin, ...]
+    origins: tuple[SettingSource, ...]
 
 
 class Layer:
@@ -48,11 +48,11 @@ class Layer:
     def __init__(self, kind: Kind, where: str) -> None:
         self.kind: Kind = kind
         self.where = where
-        self.found: dict[tuple[str, ...], Found] = {}
+        self.found: dict[tuple[str, ...], FoundSetting] = {}
         self.problems: list[Problem] = []
 
-    def put(self, key: tuple[str, ...], value: Any, origin: Origin) -> None:
-        self.found[key] = Found(value, (origin,))
+    def put(self, key: tuple[str, ...], value: Any, origin: SettingSource) -> None:
+        self.found[key] = FoundSetting(value, (origin,))
 
 
 def read_layer(path: str, kind: Kind, data: bytes | None = None) -> Layer:
@@ -71,7 +71,7 @@ def read_layer(path: str, kind: Kind, data: bytes | None = None) -> Layer:
 class _Walk:
     """Goes through a document beside the schema."""
 
-    def __init__(self, document: Document, layer: Layer) -> None:
+    def __init__(self, document: ConfigDocument, layer: Layer) -> None:
         self._document, self._layer = document, layer
         self._sections = explained(Configuration)
 
@@ -98,7 +98,7 @@ class _Walk:
         return len(self._layer.problems) >= MOST_PROBLEMS
 
     def _seeds(self) -> None:
-        seeds = Seeds(self._document)
+        seeds = FamilySections(self._document)
         self._layer.problems.extend(seeds.problems)
         if seeds.profiles is not None:
             self._put(("profiles",), seeds.profiles, ("profiles",))
@@ -156,7 +156,7 @@ class _Walk:
 
     def _put(self, key: tuple[str, ...], value: Any, path: Path) -> None:
         line, _ = self._document.place(path)
-        self._layer.put(key, value, Origin(kind=self._layer.kind, where=self._layer.where, line=line))
+        self._layer.put(key, value, SettingSource(kind=self._layer.kind, where=self._layer.where, line=line))
 
     def _say(self, path: Path, message: str) -> None:
         self._layer.problems.append(self._document.problem(path, message))
@@ -190,7 +190,7 @@ def read_environment(environ: Mapping[str, str]) -> Layer:
         except ValueError as error:
             layer.problems.append(problem(name, str(error), key=dotted(setting.key)))
         else:
-            layer.put(setting.key, value, Origin(kind="environment", where=name))
+            layer.put(setting.key, value, SettingSource(kind="environment", where=name))
     return layer
 
 
@@ -208,30 +208,30 @@ def read_flags(flags: Mapping[str, Any]) -> Layer:
         except ValueError as error:
             layer.problems.append(problem(where, str(error), key=name))
         else:
-            layer.put(key, checked, Origin(kind="flag", where=where))
+            layer.put(key, checked, SettingSource(kind="flag", where=where))
     return layer
 
 
-class Settings:
+class EffectiveSettings:
     """The effective configuration. `problems` are the mistakes of all places; what is wrong was not used."""
 
     def __init__(self, layers: Iterable[Layer], notes: Iterable[str] = ()) -> None:
         self.layers = tuple(sorted(layers, key=lambda layer: RANK[layer.kind]))
         self.notes = tuple(notes)
         self.problems = tuple(p for layer in self.layers for p in layer.problems)
-        self.found: dict[tuple[str, ...], Found] = {}
+        self.found: dict[tuple[str, ...], FoundSetting] = {}
         for layer in self.layers:
             for key, found in layer.found.items():
                 self._merge(key, found)
 
-    def _merge(self, key: tuple[str, ...], found: Found) -> None:
+    def _merge(self, key: tuple[str, ...], found: FoundSetting) -> None:
         setting, known = setting_of(key), self.found.get(key)
         if known is not None and setting is not None and setting.about.joins:
             both = tuple(dict.fromkeys((*known.value, *found.value)))
-            found = Found(both, (*known.origins, *found.origins))
+            found = FoundSetting(both, (*known.origins, *found.origins))
         self.found[key] = found
 
-    def checked(self) -> Settings:
+    def checked(self) -> EffectiveSettings:
         """Itself, when nothing is wrong; raises everything that is."""
         if self.problems:
             raise ConfigProblems(self.problems)
@@ -260,9 +260,9 @@ class Settings:
         setting = setting_of(parts)
         return None if setting is None else setting.default
 
-    def origin(self, key: str) -> Origin:
+    def origin(self, key: str) -> SettingSource:
         found = self.found.get(tuple(key.split(".")))
-        return found.origins[-1] if found is not None else Origin()
+        return found.origins[-1] if found is not None else SettingSource()
 
     @property
     def families(self) -> tuple[Any, ...]:

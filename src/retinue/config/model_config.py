@@ -11,7 +11,7 @@ import msgspec
 
 from retinue.config import value_checks as checks
 from retinue.config.problems import shown
-from retinue.config.schema import Models
+from retinue.config.schema import ModelsSection
 from retinue.errors import ConfigError
 from retinue.models.providers import LOCAL, PROVIDERS, provider_name
 
@@ -48,7 +48,7 @@ def check_entry(path: tuple[str, ...]) -> str:
     return name
 
 
-def model_environment(models: Models, environ: Mapping[str, str]) -> dict[str, str]:
+def model_environment(models: ModelsSection, environ: Mapping[str, str]) -> dict[str, str]:
     """The environment with the keys and addresses that are configured. A variable that is named for a provider counts
     before its usual ones, if it is set; an address in the environment counts before one in a file."""
     out = dict(environ)
@@ -66,12 +66,12 @@ def model_environment(models: Models, environ: Mapping[str, str]) -> dict[str, s
     return out
 
 
-def model_names(models: Models) -> dict[str, str]:
+def model_names(models: ModelsSection) -> dict[str, str]:
     """Aliases for a catalog; a chain is an alias too."""
     return {**models.aliases, **{name: " | ".join(chain) for name, chain in models.fallbacks.items() if chain}}
 
 
-def catalog_of(models: Models, environ: Mapping[str, str], providers: Entries | None = None) -> Catalog:
+def catalog_of(models: ModelsSection, environ: Mapping[str, str], providers: Entries | None = None) -> Catalog:
     """A catalog as it is configured; `providers` is the section of that name."""
     from retinue.models.catalog import Catalog
 
@@ -84,7 +84,7 @@ def catalog_of(models: Models, environ: Mapping[str, str], providers: Entries | 
     )
 
 
-def declarations(models: Models, providers: Entries) -> dict[str, str]:
+def declarations(models: ModelsSection, providers: Entries) -> dict[str, str]:
     """Prices and terms as variables, for the process that keeps the runs. It knows no aliases: they are resolved."""
     prices = {resolved(name, models): price for name, price in models.prices.items()}
     return {name: _encode(told) for name, told in ((PRICES, prices), (TERMS, providers)) if told}
@@ -93,12 +93,12 @@ def declarations(models: Models, providers: Entries) -> dict[str, str]:
 def declared(environ: Mapping[str, str]) -> dict[str, Any]:
     """What a catalog takes of such variables: `prices` and `terms`."""
     from retinue.models.prices import Price
-    from retinue.models.provider_settings import Terms
+    from retinue.models.provider_settings import ProviderTerms
 
     try:
         return {
             "prices": msgspec.json.decode(environ.get(PRICES) or "{}", type=dict[str, Price]),
-            "terms": msgspec.json.decode(environ.get(TERMS) or "{}", type=dict[str, Terms]),
+            "terms": msgspec.json.decode(environ.get(TERMS) or "{}", type=dict[str, ProviderTerms]),
         }
     except msgspec.MsgspecError as error:
         raise ConfigError(f"{PRICES} or {TERMS} is not what a configuration makes of it: {error}") from None
@@ -108,7 +108,7 @@ def _encode(entries: Entries) -> str:
     return msgspec.json.encode(entries).decode()
 
 
-def resolved(name: str, models: Models) -> str:
+def resolved(name: str, models: ModelsSection) -> str:
     """What an alias stands for, as far as it is one: to be looked at before a catalog exists."""
     return _resolved(name, model_names(models), ())
 

@@ -34,7 +34,7 @@ class About:
     splits: Literal["commas", "paths", "rules"] = "commas"
 
 
-class Models(Value):
+class ModelsSection(Value):
     """Which models are asked."""
 
     default: Annotated[str, About("the model of agents that name none", flag="--model", check=checks.model)] = ""
@@ -110,7 +110,7 @@ class Bounds(Value):
     calls_per_turn: Annotated[Annotated[int, Meta(ge=1, le=10_000)], About("calls of one turn")] = 64
 
 
-class Sandbox(Value):
+class SandboxSection(Value):
     """What commands get (docs/sandbox.md)."""
 
     network: Annotated[bool, About("whether commands reach the network")] = False
@@ -120,7 +120,7 @@ class Sandbox(Value):
     ] = False
 
 
-class Tools(Value):
+class ToolsSection(Value):
     """Which tools agents have."""
 
     enabled: Annotated[Names | None, About("only these; left out, all that an agent names")] = None
@@ -142,13 +142,13 @@ class Agents(Value):
     directories: Annotated[Names, About("more folders of definitions", splits="paths", scope="user")] = ()
 
 
-class Store(Value):
+class StoreSection(Value):
     """Where runs are kept."""
 
     path: Annotated[str, About("the store's file; left out, that of the project", flag="--store", scope="user")] = ""
 
 
-class Retention(Value):
+class RetentionSection(Value):
     """What is kept of runs that have ended (docs/store.md). Left out, everything is."""
 
     age: Annotated[float | str | None, About("how long: seconds, or 12h, 30d", check=checks.duration, scope="user")] = (
@@ -171,7 +171,7 @@ class Output(Value):
     quiet: Annotated[bool, About("nothing on stderr but errors", flag="--quiet")] = False
 
 
-class Host(Value):
+class HostSection(Value):
     """The process that keeps runs going in the background."""
 
     idle_seconds: Annotated[
@@ -188,7 +188,7 @@ class Configuration(Value):
     """Everything that can be configured. The families' sections (`profiles`, `families`, and the five documents' own
     names for them) are in `profiles` and `families`."""
 
-    models: Models = Models()
+    models: ModelsSection = ModelsSection()
     providers: Annotated[
         dict[str, dict[str, Any]],
         About(
@@ -200,17 +200,17 @@ class Configuration(Value):
     ] = _NONE
     permissions: Permissions = Permissions()
     limits: Bounds = Bounds()
-    sandbox: Sandbox = Sandbox()
-    tools: Tools = Tools()
+    sandbox: SandboxSection = SandboxSection()
+    tools: ToolsSection = ToolsSection()
     mcp: Mcp = Mcp()
     mcp_servers: Annotated[
         dict[str, dict[str, Any]], About("servers of tools, as Codex writes them", check=checks.server)
     ] = _NONE
     agents: Agents = Agents()
-    store: Store = Store()
-    retention: Retention = Retention()
+    store: StoreSection = StoreSection()
+    retention: RetentionSection = RetentionSection()
     output: Output = Output()
-    host: Host = Host()
+    host: HostSection = HostSection()
     profiles: Annotated[Names | None, About("families by their names or their profiles'", flag="--family")] = None
     families: Annotated[dict[str, dict[str, Any]], About("settings of families (docs/families.md)")] = _NONE
 

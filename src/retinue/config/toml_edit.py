@@ -15,7 +15,7 @@ from retinue.config.config_file import fail, open_document, read_bytes
 from retinue.config.layers import Kind, read_layer
 from retinue.config.problems import ConfigProblems
 from retinue.errors import ConfigError
-from retinue.formats.toml_positions import Places, Spot, dotted, quoted
+from retinue.formats.toml_positions import KeyPositions, KeySpan, dotted, quoted
 from retinue.sandbox.regular_file import lock
 
 BOM = b"\xef\xbb\xbf"
@@ -49,7 +49,7 @@ def set_value(path: str, key: tuple[str, ...], value: Any, kind: Kind) -> bool:
 
 def changed(text: str, key: tuple[str, ...], value: Any, name: str = "the file") -> str:
     """The text with this value; `ConfigError` when it cannot be written without touching something else."""
-    places = Places(text)
+    places = KeyPositions(text)
     data = _parsed(text)
     if data is None or not places.whole:
         raise ConfigError(f"{name} is not valid TOML: mend it first")
@@ -79,7 +79,7 @@ def literal(value: Any) -> str:
     raise ConfigError(f"a {type(value).__name__} cannot be written into a configuration file")
 
 
-def _candidates(text: str, places: Places, key: tuple[str, ...], value: str) -> Iterator[str]:
+def _candidates(text: str, places: KeyPositions, key: tuple[str, ...], value: str) -> Iterator[str]:
     spot = places.spots.get(key)
     if spot is not None:
         if spot.kind == "value" and not (spot.inline or "#" in text[spot.start : spot.stop].partition("\n")[2]):
@@ -98,7 +98,7 @@ def _candidates(text: str, places: Places, key: tuple[str, ...], value: str) -> 
     yield _inserted(text, _end_of_section(text, places, None), f"{dotted(key)} = {value}", newline)
 
 
-def _end_of_section(text: str, places: Places, header: Spot | None) -> int:
+def _end_of_section(text: str, places: KeyPositions, header: KeySpan | None) -> int:
     """Behind the last line of a section that says something; of the top, when there is no header."""
     begin = header.stop if header is not None else 0
     end = min((h.at for h in places.headers if h.at >= begin), default=len(text))

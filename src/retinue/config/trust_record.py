@@ -53,7 +53,7 @@ HEAVY = {"node_modules", "venv", "target", "dist", "build", "__pycache__", "vend
 State = Literal["trusted", "new", "changed", "empty"]
 
 
-class Record(Value):
+class TrustedProject(Value):
     """What was trusted: hashes by path, and when, in milliseconds. `refused` was there, and is not trusted."""
 
     files: dict[str, str]
@@ -63,10 +63,10 @@ class Record(Value):
 
 class _Book(msgspec.Struct, forbid_unknown_fields=True):
     version: int
-    projects: dict[str, Record] = {}
+    projects: dict[str, TrustedProject] = {}
 
 
-class Standing(Value):
+class ProjectTrust(Value):
     """How it stands with a project. `files` are the hashes of what is there now, by path beneath the root ("" where
     nothing was read, since nothing was ever trusted); the three lists are what differs from what was trusted. `refused`
     are files that cannot be trusted, with the reason."""
@@ -124,7 +124,7 @@ def _some(names: Iterable[str], most: int = 3) -> str:
     return ", ".join(shown) + (f" and {len(listed) - most} more" if len(listed) > most else "")
 
 
-class Trust:
+class TrustFile:
     """The file in which trust is kept, for its owner alone."""
 
     def __init__(self, path: str) -> None:
@@ -139,7 +139,7 @@ class Trust:
         found = self.standing(root, cwd)
         return found.files if found.is_trusted else {}
 
-    def standing(self, root: str | os.PathLike[str], cwd: str | os.PathLike[str] | None = None) -> Standing:
+    def standing(self, root: str | os.PathLike[str], cwd: str | os.PathLike[str] | None = None) -> ProjectTrust:
         """How a project stands, seen from a folder in it: the files of that folder and of those above it are compared,
         since those are what is read there."""
         top = os.path.realpath(root)
@@ -148,15 +148,15 @@ class Trust:
         found = collect(top, folders, is_read=record is not None)
         return _compare(top, record, found, {_relative(f, top) for f in folders})
 
-    def survey(self, root: str | os.PathLike[str]) -> Standing:
+    def survey(self, root: str | os.PathLike[str]) -> ProjectTrust:
         """The same for all folders of the project."""
         top = os.path.realpath(root)
         return _compare(top, self._read().projects.get(top), collect(top, everywhere(top)), None)
 
-    def projects(self) -> dict[str, Record]:
+    def projects(self) -> dict[str, TrustedProject]:
         return self._read().projects
 
-    def grant(self, seen: Standing) -> None:
+    def grant(self, seen: ProjectTrust) -> None:
         """Trust a project as it was seen. When it is not like that any more, nothing is trusted."""
         now, refused = collect(seen.root, everywhere(seen.root))
         if now != seen.files or refused != seen.refused:
@@ -164,7 +164,9 @@ class Trust:
                 "the project's files were changed while they were looked at: nothing was trusted. Try again."
             )
         with self._changing() as book:
-            book.projects[seen.root] = Record(files=now, refused=tuple(sorted(refused)), at=int(time.time() * 1000))
+            book.projects[seen.root] = TrustedProject(
+                files=now, refused=tuple(sorted(refused)), at=int(time.time() * 1000)
+            )
 
     def revoke(self, root: str | os.PathLike[str]) -> bool:
         """False when it was not trusted."""
@@ -217,17 +219,17 @@ class Trust:
 
 
 def _compare(
-    root: str, record: Record | None, found: tuple[dict[str, str], dict[str, str]], looked: set[str] | None
-) -> Standing:
+    root: str, record: TrustedProject | None, found: tuple[dict[str, str], dict[str, str]], looked: set[str] | None
+) -> ProjectTrust:
     files, refused = found
     if record is None:
-        return Standing(root=root, state="new" if files or refused else "empty", files=files, refused=refused)
+        return ProjectTrust(root=root, state="new" if files or refused else "empty", files=files, refused=refused)
     known = {n: h for n, h in record.files.items() if looked is None or home_of(n) in looked}
     changed = tuple(sorted(n for n in files if n in known and files[n] != known[n]))
     added = tuple(sorted((*(n for n in files if n not in known), *(n for n in refused if n not in record.refused))))
     removed = tuple(sorted(n for n in known if n not in files))
     state: State = "changed" if changed or added or removed else "trusted"
-    return Standing(
+    return ProjectTrust(
         root=root,
         state=state,
         files=files,

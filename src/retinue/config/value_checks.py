@@ -115,9 +115,9 @@ def duration(value: float | str) -> float:
 
 def terms(entry: dict[str, Any]) -> dict[str, Any]:
     """How fast a provider is called: `models.terms.Terms`."""
-    from retinue.models.provider_settings import Terms
+    from retinue.models.provider_settings import ProviderTerms
 
-    return _fields(entry, Terms)
+    return _fields(entry, ProviderTerms)
 
 
 def price(entry: dict[str, Any]) -> dict[str, Any]:

@@ -33,10 +33,10 @@ from retinue.core.events import (
     ToolReturned,
     Woke,
 )
-from retinue.core.hold_request import Ask, Verdict
+from retinue.core.hold_request import HoldRequest, Verdict
 from retinue.core.restarts import again, out_of_time, stop_recovery, waited_too_long
 from retinue.core.state import NEW_CALL, Kept, Queued, Run, Short
-from retinue.core.step_context import Desk, idle, seated
+from retinue.core.step_context import StepContext, idle, seated
 from retinue.core.turn import go_on, post, sooner
 
 Alike = (
@@ -62,7 +62,7 @@ OF_LINES = (Enlisted, Admitted, Afforded, Woke, Recovered)
 """All others."""
 
 
-def _in_line(run: Run, event: Alike, d: Desk) -> Run:
+def _in_line(run: Run, event: Alike, d: StepContext) -> Run:
     match event:
         case ChildEnded():
             return news(run, event, d)
@@ -80,7 +80,7 @@ def _in_line(run: Run, event: Alike, d: Desk) -> Run:
             assert_never(event)
 
 
-def queued(run: Run, state: Queued, event: StateEvent, d: Desk) -> Run:
+def queued(run: Run, state: Queued, event: StateEvent, d: StepContext) -> Run:
     """In line for a slot in a lane."""
     if not isinstance(event, OF_LINES):
         return _in_line(run, event, d)
@@ -106,7 +106,7 @@ def queued(run: Run, state: Queued, event: StateEvent, d: Desk) -> Run:
             assert_never(event)
 
 
-def _take_slot(run: Run, state: Queued, event: Admitted, d: Desk) -> None:
+def _take_slot(run: Run, state: Queued, event: Admitted, d: StepContext) -> None:
     """The slot is the run's, if it is the one that it waits for."""
     is_shared = state.lane < len(d.order.lanes) and d.order.lanes[state.lane].is_shared
     given = d.tree.asked if is_shared else d.tree.granted
@@ -115,7 +115,9 @@ def _take_slot(run: Run, state: Queued, event: Admitted, d: Desk) -> None:
     given.discard(run.id)
 
 
-def _enter_lanes(run: Run, d: Desk, first: int, *, back: bool, purpose: Purpose = "turn", kept: Kept = NEW_CALL) -> Run:
+def _enter_lanes(
+    run: Run, d: StepContext, first: int, *, back: bool, purpose: Purpose = "turn", kept: Kept = NEW_CALL
+) -> Run:
     lanes = d.order.lanes
     held = d.tree.enter(run.id, lanes, first, back=back)
     if held < len(lanes):
@@ -123,7 +125,7 @@ def _enter_lanes(run: Run, d: Desk, first: int, *, back: bool, purpose: Purpose 
     return go_on(seated(run, d.now) if back else _start(run, d), d, purpose, kept=kept)
 
 
-def _start(run: Run, d: Desk) -> Run:
+def _start(run: Run, d: StepContext) -> Run:
     """The run is seated, and the clocks that count from the start begin here."""
     if run.started_at is not None:
         return seated(run, d.now)
@@ -136,7 +138,7 @@ def _start(run: Run, d: Desk) -> Run:
     return replace(run, state=idle(run, d.now), started_at=d.now, deadline=deadline)
 
 
-def short(run: Run, state: Short, event: StateEvent, d: Desk) -> Run:
+def short(run: Run, state: Short, event: StateEvent, d: StepContext) -> Run:
     """In line at an account: it goes on with the same call, or ends, when that is decided."""
     if not isinstance(event, OF_LINES):
         return _in_line(run, event, d)
@@ -158,18 +160,18 @@ def short(run: Run, state: Short, event: StateEvent, d: Desk) -> Run:
             assert_never(event)
 
 
-def _stand_again(run: Run, state: Short, d: Desk) -> Run:
+def _stand_again(run: Run, state: Short, d: StepContext) -> Run:
     """After a restart: who waits for an answer waits on, no longer than before. Who waited for others asks anew."""
     ledger = d.tree.ledger
     if not state.asks or ledger.accounts[state.account].on_limit != "ask":
         return resume(run, d, state.purpose, kept=state.kept)
-    ask = Ask(state.need, state.last, state.purpose not in ("turn", "compact"), state.lack)
+    ask = HoldRequest(state.need, state.last, state.purpose not in ("turn", "compact"), state.lack)
     ledger.wait(run.id, ask, state.kept.ticket, Verdict("short", state.account, state.lack))
     ledger.ease(state.account)  # it may have been decided before anybody was taken up
     return run
 
 
-def _unanswered(run: Run, state: Short, d: Desk) -> Run | None:
+def _unanswered(run: Run, state: Short, d: StepContext) -> Run | None:
     """Nobody has answered for as long as anybody waits for anything: the limit asks no more, and the work lands. Who
     stands in line behind whoever asked waits as long as that does."""
     if run.wake_at is None or run.wake_at > d.now:

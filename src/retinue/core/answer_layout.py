@@ -106,7 +106,7 @@ class Sheet(Laid):
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class LayoutPart:
     """One row of a page."""
 
     title: str
@@ -115,11 +115,11 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Page(Laid):
+class LayoutPage(Laid):
     """Markdown: a beginning, then rows with their titles. What a text leaves open, its row closes."""
 
     head: str
-    parts: tuple[Part, ...]
+    parts: tuple[LayoutPart, ...]
     tail: str = ""
 
     def leaves(self) -> list[Long]:
@@ -132,7 +132,7 @@ class Page(Laid):
     def n_rows(self) -> int:
         return len(self.parts)
 
-    def shorter(self, n: int, where: str) -> Page:
+    def shorter(self, n: int, where: str) -> LayoutPage:
         left = _left_out([p.state for p in self.parts[n:]])
         states = ", ".join(f"{k} {state}" for state, k in left.get("states", {}).items())
         more = f"{left['not_shown']} more are not shown ({states}). " if left else ""

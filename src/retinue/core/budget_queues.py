@@ -16,7 +16,7 @@ Spot = tuple[str, bool]
 """A line: the account, and whether it is the one for runs with grants."""
 
 
-class Lines:
+class BudgetQueues:
     def __init__(self) -> None:
         self.by_spot: dict[Spot, OrderedDict[str, int]] = {}
         self._spots: dict[str, list[Spot]] = {}

@@ -38,7 +38,7 @@ from retinue.core.state import (
     Working,
     is_seated,
 )
-from retinue.core.step_context import Desk, seated
+from retinue.core.step_context import StepContext, seated
 from retinue.core.turn import await_mail, go_on, post, sooner
 from retinue.core.values import Assistant, Call, Capabilities, Guard, Mail, Result, Words
 
@@ -53,7 +53,7 @@ MIXED = "{name} was called beside other calls, and must be the only call in a re
 NOT_RUN = "Not run: this reply also called {name}, which must be the only call in a reply."
 
 
-def dispatch(run: Run, d: Desk, said: Assistant, *, cut: bool) -> Run:
+def dispatch(run: Run, d: StepContext, said: Assistant, *, cut: bool) -> Run:
     """A reply with calls was taken in: start each call that may run and answer each that may not."""
     calls, definition = said.calls, d.definition
     is_plain = len(calls) == 1 <= d.rules.calls_per_turn and not cut
@@ -97,7 +97,7 @@ def dispatch(run: Run, d: Desk, said: Assistant, *, cut: bool) -> Run:
     return settle(run, d, at)
 
 
-def _refusal(d: Desk, words: Words, chain: list[tuple[str, Capabilities]], tool: str, why: str) -> str:
+def _refusal(d: StepContext, words: Words, chain: list[tuple[str, Capabilities]], tool: str, why: str) -> str:
     """A call that a run may not make, in the words of the tool that started the run. Why it did not lend a tool is
     told only if it could have: what was taken from somebody above, nobody could lend."""
     is_withheld = tool in words.refused and gate(chain[1:], tool, d.now) is None
@@ -109,7 +109,7 @@ def _refusal(d: Desk, words: Words, chain: list[tuple[str, Capabilities]], tool:
     )
 
 
-def beyond_budget(run: Run, d: Desk, lack: str) -> tuple[Run, str]:
+def beyond_budget(run: Run, d: StepContext, lack: str) -> tuple[Run, str]:
     """A call that no account covers. Where the limit asks, it is asked before the next turn."""
     account = d.tree.ledger.short_of(run.id, ONE_CALL)
     if account is None or account.on_limit == "land":
@@ -117,7 +117,7 @@ def beyond_budget(run: Run, d: Desk, lack: str) -> tuple[Run, str]:
     return replace(run, lacks_calls=True), BEYOND
 
 
-def _permission(run: Run, d: Desk, index: int, call: Call) -> tuple[Question | None, str | None]:
+def _permission(run: Run, d: StepContext, index: int, call: Call) -> tuple[Question | None, str | None]:
     """Whether a call has to be asked about, or why it is denied; neither, when it may be made."""
     ruling = d.tree.rule_on(run.id, call)
     if ruling.verdict == "allow":
@@ -139,18 +139,18 @@ def _permission(run: Run, d: Desk, index: int, call: Call) -> tuple[Question | N
     return question, None
 
 
-def announce(run: Run, d: Desk, question: Question) -> None:
+def announce(run: Run, d: StepContext, question: Question) -> None:
     """The channel that asked for the work hears of the question too."""
     if d.order.questions != "deny":
         d.say(f"{d.order.name} asks: {question.text}", run.turn, "question", question.id)
 
 
-def start_tool(run: Run, d: Desk, index: int, call: Call, *, again: bool = False) -> None:
+def start_tool(run: Run, d: StepContext, index: int, call: Call, *, again: bool = False) -> None:
     key = f"{run.id}/{run.turn}/{index}"
     d.perform(CallTool(run=run.id, turn=run.turn, index=index, call=call, key=key, at=d.now, again=again))
 
 
-def start_woken(run: Run, d: Desk, watch: Watch, *, again: bool = False) -> None:
+def start_woken(run: Run, d: StepContext, watch: Watch, *, again: bool = False) -> None:
     d.perform(
         CallTool(
             run=run.id,
@@ -166,7 +166,7 @@ def start_woken(run: Run, d: Desk, watch: Watch, *, again: bool = False) -> None
     )
 
 
-def keep_waiting(run: Run, d: Desk, calls: Calls, event: Ordered, wait: Wait) -> Run:
+def keep_waiting(run: Run, d: StepContext, calls: Calls, event: Ordered, wait: Wait) -> Run:
     """The call stays open and its tool is run again when what it waits for has come."""
     call = Call(id=event.call_id, name=event.name, args=wait.then)
     back = next((w.back for w in calls.waits if w.index == event.index), ())
@@ -184,7 +184,7 @@ def let_rest(calls: Calls, index: int) -> Calls:
     return replace(calls, tools=calls.tools & bit, woken=calls.woken & bit, waits=waits)
 
 
-def wake(run: Run, d: Desk, calls: Calls) -> Calls:
+def wake(run: Run, d: StepContext, calls: Calls) -> Calls:
     """Run those tools again whose wait is over."""
     for watch in calls.waits:
         if not calls.woken >> watch.index & 1 and _is_over(watch, d):
@@ -193,7 +193,7 @@ def wake(run: Run, d: Desk, calls: Calls) -> Calls:
     return calls
 
 
-def _is_over(watch: Watch, d: Desk) -> bool:
+def _is_over(watch: Watch, d: StepContext) -> bool:
     live = sum(d.tree.is_live(id) for id in watch.runs)
     return watch.until <= d.now or not live or (watch.first and live < len(watch.runs))
 
@@ -208,7 +208,7 @@ def remember(run: Run, outcome: ChildOutcome) -> Run:
             return run
 
 
-def stir(run: Run, d: Desk) -> Run:
+def stir(run: Run, d: StepContext) -> Run:
     """A child has ended, or a time has come: a call may have waited for it."""
     match run.state:
         case Working(calls=calls) | Asking(calls=calls) | Waiting(calls=Calls() as calls):
@@ -218,7 +218,7 @@ def stir(run: Run, d: Desk) -> Run:
             return run
 
 
-def _refusals(d: Desk, calls: tuple[Call, ...], *, cut: bool) -> dict[int, str]:
+def _refusals(d: StepContext, calls: tuple[Call, ...], *, cut: bool) -> dict[int, str]:
     """Calls that are answered without being run, by their index."""
     if cut:
         text = "Not run: your reply was cut off at its length limit, so the call is incomplete. Make it shorter."
@@ -231,13 +231,13 @@ def _refusals(d: Desk, calls: tuple[Call, ...], *, cut: bool) -> dict[int, str]:
     return dict.fromkeys(range(most, len(calls)), text) if len(calls) > most else {}
 
 
-def _submitted(d: Desk, calls: tuple[Call, ...]) -> str:
+def _submitted(d: StepContext, calls: tuple[Call, ...]) -> str:
     """The tool by which a run hands in its result among other calls; "" when there is none, or it stands alone."""
     submits = d.definition.submits
     return next((c.name for c in calls if c.name in submits), "") if len(calls) > 1 and submits else ""
 
 
-def close_call(run: Run, d: Desk, calls: Calls, index: int, result: Result) -> Run:
+def close_call(run: Run, d: StepContext, calls: Calls, index: int, result: Result) -> Run:
     """One call has its result."""
     bit = ~(1 << index)
     calls = replace(
@@ -253,7 +253,7 @@ def close_call(run: Run, d: Desk, calls: Calls, index: int, result: Result) -> R
     return settle(d.append(run, result), d, calls)
 
 
-def settle(run: Run, d: Desk, calls: Calls) -> Run:
+def settle(run: Run, d: StepContext, calls: Calls) -> Run:
     """The state that follows from what is still open."""
     if calls.tools:
         return wait_in(run, d, Working(calls=calls, seated=is_seated(run)))
@@ -269,7 +269,7 @@ def settle(run: Run, d: Desk, calls: Calls) -> Run:
     return resume(run, d)
 
 
-def wait_in(run: Run, d: Desk, state: Working | Waiting | Asking) -> Run:
+def wait_in(run: Run, d: StepContext, state: Working | Waiting | Asking) -> Run:
     """Every wait has a deadline. Only a run at work holds slots."""
     if not isinstance(state, Working):
         free_slots(run, d)
@@ -281,7 +281,7 @@ def wait_in(run: Run, d: Desk, state: Working | Waiting | Asking) -> Run:
     return replace(run, state=state, wake_at=wake_at)
 
 
-def resume(run: Run, d: Desk, purpose: Purpose = "turn", *, kept: Kept = NEW_CALL) -> Run:
+def resume(run: Run, d: StepContext, purpose: Purpose = "turn", *, kept: Kept = NEW_CALL) -> Run:
     """Take the next turn, or make another call, once there is a slot for it in every lane."""
     lanes = d.order.lanes
     if lanes and not is_seated(run):
@@ -291,7 +291,7 @@ def resume(run: Run, d: Desk, purpose: Purpose = "turn", *, kept: Kept = NEW_CAL
     return go_on(seated(run, d.now), d, purpose, kept=kept)
 
 
-def queue(run: Run, d: Desk, lane: int, *, back: bool, purpose: Purpose = "turn", kept: Kept = NEW_CALL) -> Run:
+def queue(run: Run, d: StepContext, lane: int, *, back: bool, purpose: Purpose = "turn", kept: Kept = NEW_CALL) -> Run:
     """The run waits for a slot in this lane and holds one in each before it."""
     d.tree.tickets += 1
     if d.order.lanes[lane].is_shared:
@@ -301,7 +301,7 @@ def queue(run: Run, d: Desk, lane: int, *, back: bool, purpose: Purpose = "turn"
     return replace(run, state=state, wake_at=wake_at)
 
 
-def child_joined(run: Run, d: Desk, calls: Calls, index: int, outcome: ChildOutcome) -> Run:
+def child_joined(run: Run, d: StepContext, calls: Calls, index: int, outcome: ChildOutcome) -> Run:
     """A joined child is back. The caller has checked that it was still out."""
     fan_in = d.tree.fans[run.id]
     fan = fan_in.fans[index]
@@ -321,7 +321,7 @@ def child_joined(run: Run, d: Desk, calls: Calls, index: int, outcome: ChildOutc
     return settle(run, d, calls)
 
 
-def _close_turn(run: Run, d: Desk, calls: Calls) -> tuple[Run, Calls]:
+def _close_turn(run: Run, d: StepContext, calls: Calls) -> tuple[Run, Calls]:
     """Calls that are joined by turn are ready together, once no tool can add to them and nobody is out."""
     fan_in = d.tree.fans.get(run.id)
     if fan_in is None or fan_in.out or not fan_in.by_turn:
@@ -329,7 +329,7 @@ def _close_turn(run: Run, d: Desk, calls: Calls) -> tuple[Run, Calls]:
     return _close_fans(run, d, calls, sorted(i for i, f in fan_in.fans.items() if f.join == "turn"))
 
 
-def _close_fans(run: Run, d: Desk, calls: Calls, ready: list[int]) -> tuple[Run, Calls]:
+def _close_fans(run: Run, d: StepContext, calls: Calls, ready: list[int]) -> tuple[Run, Calls]:
     """Give each of these calls its result, or have its family compose it."""
     fan_in = d.tree.fans[run.id]
     compose = []
@@ -357,7 +357,7 @@ def _close_fans(run: Run, d: Desk, calls: Calls, ready: list[int]) -> tuple[Run,
     return run, calls
 
 
-def close_composed(run: Run, d: Desk, calls: Calls, event: Composed) -> Run:
+def close_composed(run: Run, d: StepContext, calls: Calls, event: Composed) -> Run:
     """A family has put its children's outcomes into words."""
     fan_in = d.tree.fans.get(run.id)
     for index, call_id, name, text in event.calls:
@@ -374,7 +374,7 @@ def close_composed(run: Run, d: Desk, calls: Calls, event: Composed) -> Run:
     return settle(run, d, calls)
 
 
-def _point_to(run: Run, d: Desk, calls: Calls, index: int, call_id: str) -> tuple[Run, Calls]:
+def _point_to(run: Run, d: StepContext, calls: Calls, index: int, call_id: str) -> tuple[Run, Calls]:
     """A call whose results stand in the answer of another says so."""
     fan = d.tree.fans[run.id].drop(index)
     _discard(d, fan)
@@ -392,24 +392,24 @@ def _gather(run: Run, text: str) -> Run:
     return run if room <= 0 else replace(run, gathered=f"{run.gathered}\n{text[:room]}".strip())
 
 
-def _note(run: Run, d: Desk, fan: Fan) -> Run:
+def _note(run: Run, d: StepContext, fan: Fan) -> Run:
     """What the runtime has to say about these results is a message of its own: their words are their family's."""
     note = note_on(fan.in_order())
     return post(run, Mail(seq=0, text=note, kind="note"), d) if note else run
 
 
-def _discard(d: Desk, fan: Fan) -> None:
+def _discard(d: StepContext, fan: Fan) -> None:
     for child in fan.discard.values():
         d.tree.discard(child.id, child.path)
 
 
-def _drop_empty(run: Run, d: Desk) -> None:
+def _drop_empty(run: Run, d: StepContext) -> None:
     fan_in = d.tree.fans.get(run.id)
     if fan_in is not None and not fan_in.fans:
         del d.tree.fans[run.id]
 
 
-def close_recovered(run: Run, d: Desk, calls: Calls) -> tuple[Run, Calls]:
+def close_recovered(run: Run, d: StepContext, calls: Calls) -> tuple[Run, Calls]:
     """After a restart: calls whose children were all back when the process died."""
     fan_in = d.tree.fans.get(run.id)
     if fan_in is None:
@@ -417,7 +417,7 @@ def close_recovered(run: Run, d: Desk, calls: Calls) -> tuple[Run, Calls]:
     return _close_fans(run, d, calls, sorted(i for i, f in fan_in.fans.items() if f.join == "call" and not f.pending))
 
 
-def detach(run: Run, d: Desk, calls: Calls) -> Run:
+def detach(run: Run, d: StepContext, calls: Calls) -> Run:
     """A steering message cuts the turn short: tools are stopped, joined children go on and report as news."""
     fan_in = d.tree.fans.pop(run.id, None)
     d.perform(Abort(run=run.id))

@@ -16,14 +16,14 @@ from retinue.core.notices import is_known, of_parent, skipped, tell
 from retinue.core.provenance import add, is_dismissed, note_of
 from retinue.core.spec import Spec
 from retinue.core.state import Breaker, Calls, Ended, Run, Thinking, calls_of
-from retinue.core.step_context import Desk
+from retinue.core.step_context import StepContext
 from retinue.core.suspects import cleared
 from retinue.core.turn import post, sooner
 from retinue.core.values import Ending, Mail, Who
 from retinue.errors import InvalidTransition
 
 
-def child_at_calls(run: Run, calls: Calls, event: ChildEnded, d: Desk) -> Run:
+def child_at_calls(run: Run, calls: Calls, event: ChildEnded, d: StepContext) -> Run:
     outcome = _outcome(run, event, d)
     slot = d.tree.specs[event.child].slot
     fan_in = d.tree.fans.get(run.id)
@@ -39,7 +39,7 @@ def child_at_calls(run: Run, calls: Calls, event: ChildEnded, d: Desk) -> Run:
     return news(run, event, d)
 
 
-def _outcome(run: Run, event: ChildEnded, d: Desk) -> ChildOutcome:
+def _outcome(run: Run, event: ChildEnded, d: StepContext) -> ChildOutcome:
     """The child's end, from its own row. A child that is unknown, or was counted before, is refused."""
     child, spec = d.tree.runs.get(event.child), d.tree.specs.get(event.child)
     if child is None or spec is None or spec.parent != run.id or not isinstance(child.state, Ended):
@@ -64,7 +64,7 @@ def child_outcome(spec: Spec, run: Run, ending: Ending) -> ChildOutcome:
     )
 
 
-def news(run: Run, event: ChildEnded, d: Desk) -> Run:
+def news(run: Run, event: ChildEnded, d: StepContext) -> Run:
     """A child that nobody joined has ended: its parent hears of it by mail, unless it asked not to, or has ended it."""
     outcome = _outcome(run, event, d)
     child, row = d.tree.specs[event.child], d.tree.runs[event.child]
@@ -85,7 +85,7 @@ def news(run: Run, event: ChildEnded, d: Desk) -> Run:
     return post(run, mail, d)
 
 
-def _count(run: Run, child: Spec, outcome: ChildOutcome, d: Desk) -> Run:
+def _count(run: Run, child: Spec, outcome: ChildOutcome, d: StepContext) -> Run:
     """What a child came back with is what the run's own result rests on."""
     if not is_dismissed(child.order, outcome.ending):
         helpers = add(run.helpers, outcome.label, outcome.id, outcome.ending)
@@ -93,7 +93,7 @@ def _count(run: Run, child: Spec, outcome: ChildOutcome, d: Desk) -> Run:
     return _count_failure(run, child, outcome, d)
 
 
-def _count_failure(run: Run, child: Spec, outcome: ChildOutcome, d: Desk) -> Run:
+def _count_failure(run: Run, child: Spec, outcome: ChildOutcome, d: StepContext) -> Run:
     """Equal failures in a row open the breaker; any other end closes it. What went out in one call was sent before
     anybody could learn from the first failure: it counts once."""
     ending = outcome.ending
@@ -116,13 +116,13 @@ def stale(run: Run, event: RunEvent, why: str = "") -> InvalidTransition:
     return InvalidTransition(f"{type(event).__name__} cannot reach a run that is {state}{': ' + why if why else ''}")
 
 
-def cancel(run: Run, event: CancelAsked, d: Desk) -> Run:
+def cancel(run: Run, event: CancelAsked, d: StepContext) -> Run:
     who: Who = event.who or ("parent" if event.by else "user")
     error = event.reason or f"cancelled by {event.by or ('the user' if who == 'user' else who)}"
     return finish(run, d, "cancelled", "cancelled", error=error, by=who, along=event.by if event.along else "")
 
 
-def note(run: Run, event: Narrowed | Granted | Cleared | Prolonged, d: Desk) -> Run:
+def note(run: Run, event: Narrowed | Granted | Cleared | Prolonged, d: StepContext) -> Run:
     """What may be done is changed, and what is known; not what is being done."""
     match event:
         case Narrowed():
@@ -138,7 +138,7 @@ def note(run: Run, event: Narrowed | Granted | Cleared | Prolonged, d: Desk) -> 
             assert_never(event)
 
 
-def _prolong(run: Run, event: Prolonged, d: Desk) -> Run:
+def _prolong(run: Run, event: Prolonged, d: StepContext) -> Run:
     """Who has another deadline has it from somewhere else, and so has everybody below it."""
     if run.deadline != event.deadline:
         return run

@@ -28,7 +28,7 @@ from retinue.core.state import (
     asks,
     is_seated,
 )
-from retinue.core.step_context import Desk
+from retinue.core.step_context import StepContext
 from retinue.core.values import Delivery, End, Ending, Helpers, Mail, ModelInfo, Usage, Who
 from retinue.errors import InvalidTransition
 from retinue.formats.fair_cut import clip
@@ -41,7 +41,7 @@ GONE = "Whoever you asked has ended. Go on with your best judgement, and say in 
 
 def finish(
     run: Run,
-    d: Desk,
+    d: StepContext,
     state: End,
     stop: str,
     *,
@@ -87,7 +87,7 @@ def finish(
     return conclude(run, d, ending)
 
 
-def _so_far(run: Run, d: Desk) -> str:
+def _so_far(run: Run, d: StepContext) -> str:
     """What there is to show of a run that was cut short. Results of joined children that it had no turn to read are
     part of it, for nobody else is told of them."""
     fan_in = d.tree.fans.get(run.id)
@@ -102,7 +102,7 @@ def take_along(run: Run, ending: Ending) -> CancelAsked:
     return CancelAsked(by=run.id, reason=f"the parent ended: {ending.stop}", who=ending.by or "parent", along=True)
 
 
-def let_go(run: Run, d: Desk) -> Run:
+def let_go(run: Run, d: StepContext) -> Run:
     """Stop what is under way, book what it may have cost, free the slots."""
     match run.state:
         case Thinking():
@@ -117,7 +117,7 @@ def let_go(run: Run, d: Desk) -> Run:
     return run
 
 
-def break_off(run: Run, state: Thinking, d: Desk) -> Run:
+def break_off(run: Run, state: Thinking, d: StepContext) -> Run:
     """Stop a model call. What was never begun is not paid for; else it is heard what it has cost."""
     if state.retry_at is not None:
         d.tree.ledger.release(run.id, state.hold)
@@ -128,7 +128,7 @@ def break_off(run: Run, state: Thinking, d: Desk) -> Run:
     )
 
 
-def pay_for_broken_off(run: Run, d: Desk, event: Aborted) -> Run:
+def pay_for_broken_off(run: Run, d: StepContext, event: Aborted) -> Run:
     """It is heard what a stopped call has cost. The run may end only after that."""
     found = next((b for b in run.broken_off if b.attempt == event.attempt), None)
     if found is None:
@@ -143,7 +143,7 @@ def pay_for_broken_off(run: Run, d: Desk, event: Aborted) -> Run:
     return run
 
 
-def pay(run: Run, d: Desk, call: BrokenOff, usage: Usage | None) -> Run:
+def pay(run: Run, d: StepContext, call: BrokenOff, usage: Usage | None) -> Run:
     """A call that has left and came to nothing: what it is known to have cost, or its bound."""
     hold = call.hold
     if usage is None:
@@ -168,12 +168,12 @@ def within(usage: Usage, hold: Amounts, turns: int = 0) -> Usage:
     return replace(usage, nanos=nanos, nanos_estimated=min(nanos, usage.nanos_estimated), turns=turns, calls=0)
 
 
-def guess(usage: Usage, d: Desk) -> Guess:
+def guess(usage: Usage, d: StepContext) -> Guess:
     """What of it is not known exactly."""
     return (usage.estimated, usage.nanos_estimated, 0 if d.model.priced else usage.tokens)
 
 
-def book_estimate(run: Run, d: Desk, hold: tuple[int, int, int, int]) -> Run:
+def book_estimate(run: Run, d: StepContext, hold: tuple[int, int, int, int]) -> Run:
     """A call that was sent and never answered: nobody knows what it cost, so the bound is booked."""
     tokens, nanos, turns, calls = hold
     used = Usage(estimated=tokens, nanos=nanos, nanos_estimated=nanos, turns=turns, calls=calls)
@@ -181,7 +181,7 @@ def book_estimate(run: Run, d: Desk, hold: tuple[int, int, int, int]) -> Run:
     return replace(run, usage=run.usage.plus(used))
 
 
-def free_slots(run: Run, d: Desk) -> None:
+def free_slots(run: Run, d: StepContext) -> None:
     """Give back what the run holds in its lanes and wake those who waited for it."""
     tree, lanes = d.tree, d.order.lanes
     if not lanes:
@@ -197,7 +197,7 @@ def free_slots(run: Run, d: Desk) -> None:
         d.tell(promoted, Admitted())
 
 
-def conclude(run: Run, d: Desk, ending: Ending) -> Run:
+def conclude(run: Run, d: StepContext, ending: Ending) -> Run:
     """Terminal. The parent's news is part of this transaction."""
     spec, tree = d.spec, d.tree
     tree.ledger.close(run.id)
@@ -227,7 +227,7 @@ def conclude(run: Run, d: Desk, ending: Ending) -> Run:
     return run
 
 
-def pass_on(run: Run, d: Desk, ending: Ending) -> None:
+def pass_on(run: Run, d: StepContext, ending: Ending) -> None:
     """Whoever started the run has ended. Its result goes to the nearest run above that is live, to the one that goes on
     in the conversation of its root, or to the channel that asked for the work."""
     order = d.order
@@ -238,7 +238,7 @@ def pass_on(run: Run, d: Desk, ending: Ending) -> None:
     send_on(d, mail)
 
 
-def send_on(d: Desk, mail: Mail, *, is_quiet: bool = False) -> None:
+def send_on(d: StepContext, mail: Mail, *, is_quiet: bool = False) -> None:
     """News of this run, or that it will not read any more: the nearest run above that is live reads it, or the one that
     goes on in the conversation of the root; else the channel that asked is told, unless the work was called off."""
     above = d.tree.nearest(d.spec.parent)
@@ -250,7 +250,7 @@ def send_on(d: Desk, mail: Mail, *, is_quiet: bool = False) -> None:
         d.say(mail.text, "passed on", mail.sender, note=mail.note)
 
 
-def _is_called_off(d: Desk) -> bool:
+def _is_called_off(d: StepContext) -> bool:
     """Whether somebody above the run is being cancelled."""
     above = d.tree.specs.get(d.spec.parent)
     while above is not None:
@@ -261,7 +261,7 @@ def _is_called_off(d: Desk) -> bool:
     return False
 
 
-def _rests_on(run: Run, d: Desk) -> Helpers:
+def _rests_on(run: Run, d: StepContext) -> Helpers:
     """Whose work the result rests on; who is at work now will be too late for it."""
     helpers, out = run.helpers, []
     for id in d.children(run) if d.tree.children.get(run.id) else ():
@@ -274,7 +274,7 @@ def _rests_on(run: Run, d: Desk) -> Helpers:
     return total(helpers, run.n_children, out)
 
 
-def _announce(run: Run, d: Desk, ending: Ending) -> None:
+def _announce(run: Run, d: StepContext, ending: Ending) -> None:
     """Tell the channel that asked, also that the run's group is complete."""
     spec, order, tree = d.spec, d.order, d.tree
     if not order.announce or not spec.origin.channel:

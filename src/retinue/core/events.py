@@ -365,7 +365,7 @@ RunEvent = StateEvent | Aborted
 AnyEvent = StoreEvent | TreeEvent | RunEvent
 
 
-class Entry(Value):
+class LogEntry(Value):
     """One row of the log. `tree` is the root of the tree that it belongs to, "" for what concerns the whole store.
     `stale` events were refused by the machine and changed nothing."""
 

@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 from retinue.core.state import NOTHING, Amounts
 
 
-class Ask(NamedTuple):
+class HoldRequest(NamedTuple):
     """What a call may cost at most, and what the owner of a limit must be able to pay after it. With `is_last` it is
     that last one: it may touch its owner's reserve. `asked` is the amount about which a person was asked: who stands
     in line with it waits for the answer, not only for others."""

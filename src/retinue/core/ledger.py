@@ -34,9 +34,9 @@ from retinue.core.account import (
     Limit,
     funded,
 )
-from retinue.core.budget_queues import LATEST, Lines
+from retinue.core.budget_queues import LATEST, BudgetQueues
 from retinue.core.cache_figures import Cached
-from retinue.core.hold_request import GO, Ask, Verdict
+from retinue.core.hold_request import GO, HoldRequest, Verdict
 from retinue.core.state import NOTHING, Amounts
 from retinue.core.values import OnLimit
 
@@ -53,8 +53,8 @@ class Ledger:
         self._draws: dict[str, tuple[Draw, ...]] = {}
         self._grants: dict[tuple[str, int], dict[str, Account]] = {}
         self._moving: dict[str, int] = {}
-        self.lines = Lines()
-        self.waits: dict[str, tuple[Ask, int, Verdict]] = {}
+        self.lines = BudgetQueues()
+        self.waits: dict[str, tuple[HoldRequest, int, Verdict]] = {}
         self._askers: dict[str, dict[str, None]] = {}
         self._again: dict[str, None] = {}
 
@@ -170,7 +170,7 @@ class Ledger:
                 left -= (grant.limit[i] or 0) - grant.spent[i]
         return left
 
-    def look(self, id: str, ask: Ask, ticket: int = LATEST) -> Verdict:
+    def look(self, id: str, ask: HoldRequest, ticket: int = LATEST) -> Verdict:
         """Whether `id` may make a call now; `ticket` is its place if it stands in line."""
         found = GO
         for draw in self.draws(id):
@@ -205,7 +205,7 @@ class Ledger:
         draw = next(draw for draw in self.draws(id) if draw.account.id == account)
         return any(self.left(draw, i, no_grants=True) < _need(draw, ask, i) for i in draw.amounts)
 
-    def wait(self, id: str, ask: Ask, ticket: int, verdict: Verdict) -> None:
+    def wait(self, id: str, ask: HoldRequest, ticket: int, verdict: Verdict) -> None:
         """Stand in line at the account that has too little, and at those before it, where the run has its turn next."""
         self.waits[id] = (ask, ticket, verdict)
         if ask.asked:
@@ -255,7 +255,7 @@ class Ledger:
         found = self.look(id, ask, ticket)
         return (found.word, found.account) != (verdict.word, verdict.account) or self._is_answered(ask, found)
 
-    def _is_answered(self, ask: Ask, found: Verdict) -> bool:
+    def _is_answered(self, ask: HoldRequest, found: Verdict) -> bool:
         """Whether who is short has no answer to wait for: it lacks something else, or what it lacks was decided."""
         if found.word != "short":
             return False
@@ -417,11 +417,11 @@ class Ledger:
             self.release(account.parent, (left[0], left[1], left[2], left[3]))
 
 
-def _need(draw: Draw, ask: Ask, i: int) -> int:
+def _need(draw: Draw, ask: HoldRequest, i: int) -> int:
     """What an account must have for a call; whoever owns the limit must be able to pay a last turn after it."""
     return ask.need[i] + (ask.last[i] if ask.need[i] and draw.is_own and not ask.is_last else 0)
 
 
-def _place(draw: Draw, ask: Ask, ticket: int) -> int:
+def _place(draw: Draw, ask: HoldRequest, ticket: int) -> int:
     """The last turn of whoever owns a limit goes before everybody who draws from it."""
     return 0 if draw.is_own and ask.is_last else ticket

@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from retinue.core.account import DIMENSIONS, UNLIMITED, Account, Draw, funded, limits_of
 from retinue.core.budget_shares import written
 from retinue.core.events import LimitChanged, Prolonged
-from retinue.core.hold_request import Ask
+from retinue.core.hold_request import HoldRequest
 from retinue.core.ids import digest
 from retinue.core.ledger import Ledger
 from retinue.core.spec import Spec
@@ -50,7 +50,7 @@ def question_id(account: Account, lack: str) -> str:
     return digest(account.id, lack, account.limit[DIMENSIONS.index(lack)])[:16]
 
 
-def question_text(tree: Tree, draw: Draw, lack: str, ask: Ask) -> str:
+def question_text(tree: Tree, draw: Draw, lack: str, ask: HoldRequest) -> str:
     account, i = draw.account, DIMENSIONS.index(lack)
     limit = account.limit[i] or 0
     if lack == "calls":
@@ -66,7 +66,7 @@ def question_text(tree: Tree, draw: Draw, lack: str, ask: Ask) -> str:
     return f"{spent} Add to the limit, let the work land, or end it?"
 
 
-def needed_more(tree: Tree, draw: Draw, lack: str, asks: Sequence[Ask]) -> int:
+def needed_more(tree: Tree, draw: Draw, lack: str, asks: Sequence[HoldRequest]) -> int:
     """What to add usually: as much as the limit was at first, or what two more turns like these would need if that is
     more. (For one turn exactly enough would soon be too little.)"""
     i = DIMENSIONS.index(lack)
@@ -87,7 +87,7 @@ def open_questions(tree: Tree) -> list[LimitQuestion]:
         first = next(run for run in order if run in asking)
         draw = next(draw for draw in tree.ledger.draws(first) if draw.account is account)
         add = [0, 0, 0, 0]
-        asks = [Ask(line[run].need, line[run].last) for run in asking]
+        asks = [HoldRequest(line[run].need, line[run].last) for run in asking]
         add[DIMENSIONS.index(lack)] = needed_more(tree, draw, lack, asks)
         suggested = (add[0], add[1], add[2], add[3])
         out.append(LimitQuestion(question_id(account, lack), id, lack, line[first].asks, tuple(order), suggested))

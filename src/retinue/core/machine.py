@@ -25,8 +25,8 @@ from retinue.core.events import (
     Broken,
     ChildEnded,
     Dropped,
-    Entry,
     LimitChanged,
+    LogEntry,
     OfTree,
     Posted,
     Requested,
@@ -39,7 +39,7 @@ from retinue.core.run import step
 from retinue.core.shared import Shared
 from retinue.core.spec import Spec
 from retinue.core.state import MOVING, QUIET, Ended, has_questions
-from retinue.core.step_context import Desk
+from retinue.core.step_context import StepContext
 from retinue.core.tree import Tree
 from retinue.core.turn import post
 from retinue.core.values import Capabilities, Delivery, Origin
@@ -61,7 +61,7 @@ def settle(tree: Tree, at: int, most: int) -> int:
     return most
 
 
-def fold(tree: Tree, entry: Entry, event: TreeEvent | RunEvent) -> None:
+def fold(tree: Tree, entry: LogEntry, event: TreeEvent | RunEvent) -> None:
     """Replay one row of a tree's log."""
     if entry.stale:
         _come_too_late(tree, entry.run, entry.at, event)
@@ -84,7 +84,7 @@ def take(tree: Tree, run: str, at: int, event: TreeEvent | RunEvent) -> str:
     except InvalidTransition as error:
         stale = str(error)
         _come_too_late(tree, run, at, event)
-    tree.changes.entries.append(Entry(run=run, at=at, event=event, tree=tree.root, stale=stale))
+    tree.changes.entries.append(LogEntry(run=run, at=at, event=event, tree=tree.root, stale=stale))
     return stale
 
 
@@ -92,12 +92,12 @@ def _come_too_late(tree: Tree, id: str, at: int, event: TreeEvent | RunEvent) ->
     """A child whose parent ended first has nobody left to count it: it leaves by itself. Its end is passed on. So is
     news for a run that has ended since it was sent."""
     if isinstance(event, Posted) and event.mail.kind == "news" and id in tree.specs:
-        send_on(Desk(tree, tree.specs[id], at), event.mail)
+        send_on(StepContext(tree, tree.specs[id], at), event.mail)
     if not isinstance(event, ChildEnded) or event.child not in tree.runs or tree.is_live(event.child):
         return
     spec, run = tree.specs[event.child], tree.runs[event.child]
     if not tree.is_live(spec.parent) and isinstance(run.state, Ended):
-        pass_on(run, Desk(tree, spec, at), run.state.ending)
+        pass_on(run, StepContext(tree, spec, at), run.state.ending)
         tree.dismiss(event.child)
 
 
@@ -108,7 +108,7 @@ def _run_step(tree: Tree, id: str, at: int, event: RunEvent) -> None:
     before = run.state
     was_moving = type(before) in MOVING or tree.is_moving(run)
     chain = tree.ledger.chain(id)
-    after = step(run, event, Desk(tree, spec, at))
+    after = step(run, event, StepContext(tree, spec, at))
     after = replace(after, version=run.version + 1)
     now = after.state
     if was_moving != (type(now) in MOVING or tree.is_moving(after)):
@@ -168,7 +168,10 @@ def _request(tree: Tree, at: int, event: Requested) -> None:
         origin=event.order.origin or Origin(),
         tag=event.tag,
     )
-    run, desk = spawn.enlist(tree, spec, limits_of(event.order.budget), at, context=event.context), Desk(tree, spec, at)
+    run, desk = (
+        spawn.enlist(tree, spec, limits_of(event.order.budget), at, context=event.context),
+        StepContext(tree, spec, at),
+    )
     for mail in event.news:
         run = tree.runs[run.id] = tree.changes.runs[run.id] = post(run, mail, desk)
 

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable
 from functools import lru_cache
 
-from retinue.core.answer_layout import Long, Page, Part, fit_here
+from retinue.core.answer_layout import LayoutPage, LayoutPart, Long, fit_here
 from retinue.core.effects import ChildOutcome
 from retinue.core.spec import Order, Spec
 from retinue.core.state import Run
@@ -128,7 +128,7 @@ def plain_result(outcomes: tuple[ChildOutcome, ...]) -> tuple[str, bool]:
     return listed(outcomes), False
 
 
-def plain_page(outcomes: tuple[ChildOutcome, ...], *, kept: bool = False) -> Page:
+def plain_page(outcomes: tuple[ChildOutcome, ...], *, kept: bool = False) -> LayoutPage:
     """The ends of several children in plain words, each under its name and state. `kept`: what is cut is not put away,
     for it is kept with the child's own run."""
     parts = []
@@ -136,8 +136,10 @@ def plain_page(outcomes: tuple[ChildOutcome, ...], *, kept: bool = False) -> Pag
         name, ending = shown(one.label), one.ending
         where = _where(ending) or (f"run {one.id}" if kept else "")
         text = describe(name, ending, ANY)
-        parts.append(Part(f"## {name} ({ending.state})", Long(text, where, note=_note(ending, text)), ending.state))
-    return Page("", tuple(parts))
+        parts.append(
+            LayoutPart(f"## {name} ({ending.state})", Long(text, where, note=_note(ending, text)), ending.state)
+        )
+    return LayoutPage("", tuple(parts))
 
 
 def listed(outcomes: tuple[ChildOutcome, ...], room: int = ANY) -> str:

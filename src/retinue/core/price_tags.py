@@ -16,11 +16,11 @@ from retinue.core.cache_figures import BYTES_PER_TOKEN, LASTS_MS, NO_CACHE, Pref
 from retinue.core.shared import Shared
 from retinue.core.spec import Base, Order, Spec
 from retinue.core.state import Run, calls_of
-from retinue.core.step_context import Desk, size
+from retinue.core.step_context import StepContext, size
 from retinue.core.values import ModelInfo, Usage
 
 
-class Source(NamedTuple):
+class PrefixSource(NamedTuple):
     """Whose conversation a fork goes on from, and which part of it."""
 
     spec: Spec
@@ -49,7 +49,9 @@ class Expected(NamedTuple):
         return tag(self.info, self.shared + self.own, cached)
 
 
-def expect(shared: Shared, order: Order, model: str, now: int, source: Source | None, lent: Prefix = ()) -> Expected:
+def expect(
+    shared: Shared, order: Order, model: str, now: int, source: PrefixSource | None, lent: Prefix = ()
+) -> Expected:
     """The first prompt of a run. `lent` tells apart those of one agent that are not shown the same tools."""
     head = _head(shared, order)
     tokens, warm = (head, 0) if source is None else _inherited(shared, order, model, now, source, head)
@@ -68,7 +70,7 @@ def _head(shared: Shared, order: Order) -> int:
     return max(0, definition.size + other) // BYTES_PER_TOKEN
 
 
-def _inherited(shared: Shared, order: Order, model: str, now: int, source: Source, head: int) -> tuple[int, int]:
+def _inherited(shared: Shared, order: Order, model: str, now: int, source: PrefixSource, head: int) -> tuple[int, int]:
     """Tokens of the conversation that a fork goes on from, with the head, and how many of them are in the cache: those
     of the last prompt of that run, if the fork sends it again as it was."""
     spec, run, base = source
@@ -89,7 +91,7 @@ def _instructions(shared: Shared, order: Order) -> str:
     return order.instructions if order.instructions is not None else definition.instructions if definition else ""
 
 
-def tagged(spec: Spec, parent: Run, d: Desk) -> Spec:
+def tagged(spec: Spec, parent: Run, d: StepContext) -> Spec:
     """A child that is about to be taken on, with its price tag. Whoever shares its prefix and comes later knows."""
     order, held = spec.order, spec.capabilities
     if order.context.kind == "run":
@@ -99,7 +101,7 @@ def tagged(spec: Spec, parent: Run, d: Desk) -> Spec:
     if spec.base is None and not d.shared.models[spec.model].shared_tokens:  # nobody waits for it, nothing is warm
         own = (size(order.task) + size(order.context.text)) // BYTES_PER_TOKEN
         return replace(spec, tag=tag(d.shared.models[spec.model], _head(d.shared, order) + own, 0))
-    source = None if spec.base is None else Source(d.spec, parent, spec.base)
+    source = None if spec.base is None else PrefixSource(d.spec, parent, spec.base)
     expected = expect(d.shared, order, spec.model, d.now, source, (held.tools, held.deny))
     is_first, prefixes = True, d.tree.prefixes
     if expected.is_waited_for:
@@ -108,7 +110,7 @@ def tagged(spec: Spec, parent: Run, d: Desk) -> Spec:
     return replace(spec, tag=expected.tag(is_first=is_first))
 
 
-def expected_of_cache(run: Run, d: Desk) -> int:
+def expected_of_cache(run: Run, d: StepContext) -> int:
     """Tokens of the next prompt that the provider's cache should have: a run's last prompt is the beginning of its
     next; before the first, its tag says so."""
     if run.prompt:
@@ -116,7 +118,7 @@ def expected_of_cache(run: Run, d: Desk) -> int:
     return d.spec.tag.cached if d.spec.tag is not None and not run.turn else 0
 
 
-def reckon(run: Run, d: Desk, used: Usage, expected: int) -> Run:
+def reckon(run: Run, d: StepContext, used: Usage, expected: int) -> Run:
     """A call is paid for: what its cache was to give and gave is counted, for the run and everybody above it."""
     first = d.spec.tag
     if expected and first is not None and not run.prompt:
@@ -129,6 +131,6 @@ def reckon(run: Run, d: Desk, used: Usage, expected: int) -> Run:
     return replace(run, cache=run.cache.plus(cached))
 
 
-def warm_until(d: Desk, used: Usage) -> int:
+def warm_until(d: StepContext, used: Usage) -> int:
     """What a provider has just read it has at hand for a while, if it is long enough for its cache."""
     return d.now + LASTS_MS if 0 < d.model.cache_tokens <= used.input else 0

@@ -16,7 +16,7 @@ from retinue.core.events import Answered, Asked, Decided, Granted, Posted
 from retinue.core.ids import digest
 from retinue.core.spawn import cannot_write
 from retinue.core.state import NOTHING, Calls, Question, Run, calls_of
-from retinue.core.step_context import Desk
+from retinue.core.step_context import StepContext
 from retinue.core.values import Call, Grant, Guard, Mail, Result, Usage
 from retinue.formats.fair_cut import clip
 
@@ -25,7 +25,7 @@ NOBODY = "Nobody is there to answer. Go on with your best judgement, and say in 
 ASKS = "{label} asks: {text}\n(Answer with a message to {id}.)"
 
 
-def ask(run: Run, calls: Calls, event: Asked, d: Desk) -> Run:
+def ask(run: Run, calls: Calls, event: Asked, d: StepContext) -> Run:
     """A tool cannot finish without an answer: from a person, from the parent, or from nobody."""
     text = clip(event.question, TEXT)
     if not d.order.may_ask:
@@ -46,7 +46,7 @@ def ask(run: Run, calls: Calls, event: Asked, d: Desk) -> Run:
     return settle(run, d, calls)
 
 
-def _is_waited_for(run: Run, d: Desk) -> bool:
+def _is_waited_for(run: Run, d: StepContext) -> bool:
     """Whether nobody above could read a question before this very run has ended."""
     parent = d.tree.runs.get(d.spec.parent)
     if parent is None or d.order.join != "none":
@@ -55,14 +55,14 @@ def _is_waited_for(run: Run, d: Desk) -> bool:
     return calls is not None and any(run.id in watch.runs for watch in calls.waits)
 
 
-def answer(run: Run, calls: Calls, event: Answered, d: Desk) -> Run:
+def answer(run: Run, calls: Calls, event: Answered, d: StepContext) -> Run:
     """The answer to what a tool asked. A permission is not given by a text."""
     if any(q.index == event.index and q.kind == "permission" for q in calls.questions):
         raise stale(run, event, f"call {event.index} needs a yes or a no, not a text")
     return close_call(run, d, calls, event.index, Result(call_id=event.call_id, text=event.text))
 
 
-def hear_parent(run: Run, calls: Calls, mail: Mail, d: Desk) -> Run | None:
+def hear_parent(run: Run, calls: Calls, mail: Mail, d: StepContext) -> Run | None:
     """Mail from the parent answers the oldest question that was put to it; otherwise it is only mail."""
     if d.order.questions != "deny" or not mail.sender or mail.sender != d.spec.parent or mail.steer:
         return None
@@ -72,7 +72,7 @@ def hear_parent(run: Run, calls: Calls, mail: Mail, d: Desk) -> Run | None:
     return close_call(run, d, calls, asked.index, Result(call_id=asked.call_id, name=asked.tool, text=mail.text))
 
 
-def decide(run: Run, calls: Calls, event: Decided, d: Desk) -> Run:
+def decide(run: Run, calls: Calls, event: Decided, d: StepContext) -> Run:
     """A person has decided about a call. What was taken from the run meanwhile stays taken."""
     call, index = event.call, event.index
     id = permits.question_id(run.id, event.turn, index, call)
@@ -106,5 +106,5 @@ def decide(run: Run, calls: Calls, event: Decided, d: Desk) -> Run:
     return settle(run, d, calls)
 
 
-def _rule_now(run: Run, d: Desk, call: Call, guard: Guard) -> permits.Ruling:
+def _rule_now(run: Run, d: StepContext, call: Call, guard: Guard) -> permits.Ruling:
     return permits.rule_on(d.tree.ancestry(run.id), call, guard, (), d.rules.mode, d.tree.cwds(run.id))

@@ -12,7 +12,7 @@ from retinue.core.events import ModelFailed, Replied
 from retinue.core.ids import digest
 from retinue.core.price_tags import reckon, warm_until
 from retinue.core.state import NOTHING, REFUSALS, Run, Thinking
-from retinue.core.step_context import Desk, idle, seated, weight
+from retinue.core.step_context import StepContext, idle, seated, weight
 from retinue.core.turn import (
     ANNOUNCE,
     COMPACT,
@@ -34,12 +34,12 @@ CUT = "The beginning, which you do not see, was too long. The task that it began
 MOST_OF_TASK = 8_000
 
 
-def abandon(run: Run, state: Thinking, d: Desk) -> Run:
+def abandon(run: Run, state: Thinking, d: StepContext) -> Run:
     """Break off a model call."""
     return seated(break_off(run, state, d), d.now)
 
 
-def take_reply(run: Run, state: Thinking, event: Replied, d: Desk) -> Run:
+def take_reply(run: Run, state: Thinking, event: Replied, d: StepContext) -> Run:
     reply, said = event.reply, event.reply.message
     used = _counted(run, d, reply)
     d.tree.ledger.settle(run.id, state.hold, (used.tokens, used.nanos, 1, 0), guess(used, d))
@@ -80,7 +80,7 @@ def take_reply(run: Run, state: Thinking, event: Replied, d: Desk) -> Run:
     return _take_text(run, state, event, d)
 
 
-def _counted(run: Run, d: Desk, reply: Reply) -> Usage:
+def _counted(run: Run, d: StepContext, reply: Reply) -> Usage:
     """What the provider counted; what it did not count is booked at its bound, as an estimate."""
     told = reply.usage
     counts = (told.input, told.output, told.cache_read, told.cache_write, told.estimated)
@@ -106,7 +106,7 @@ def _counted(run: Run, d: Desk, reply: Reply) -> Usage:
     return charged(d.model, used)
 
 
-def _take_calls(run: Run, state: Thinking, event: Replied, d: Desk) -> Run:
+def _take_calls(run: Run, state: Thinking, event: Replied, d: StepContext) -> Run:
     said = event.reply.message
     cut = event.reply.stop == "length"
     match state.purpose:
@@ -126,7 +126,7 @@ def _take_calls(run: Run, state: Thinking, event: Replied, d: Desk) -> Run:
             assert_never(state.purpose)
 
 
-def _take_silence(run: Run, state: Thinking, d: Desk) -> Run:
+def _take_silence(run: Run, state: Thinking, d: StepContext) -> Run:
     """Nothing said, nothing called: ask again, then admit that there is no output."""
     if run.empty >= d.rules.empty_replies or state.purpose == "final":
         return finish(run, d, "failed", "empty", error="the model returned no text")
@@ -134,7 +134,7 @@ def _take_silence(run: Run, state: Thinking, d: Desk) -> Run:
     return think(d.append(run, User(text="Your reply was empty. Answer now.", kind="nudge")), d, state.purpose)
 
 
-def _take_text(run: Run, state: Thinking, event: Replied, d: Desk) -> Run:
+def _take_text(run: Run, state: Thinking, event: Replied, d: StepContext) -> Run:
     """The run has nothing more to do, unless news waits, its report is a turn of its own, or it must stay."""
     order, text = d.order, event.reply.message.text
     if event.reply.stop == "length":
@@ -162,7 +162,7 @@ def _take_text(run: Run, state: Thinking, event: Replied, d: Desk) -> Run:
     return finish(run, d, "completed", "done", text=text)
 
 
-def _remind(run: Run, d: Desk) -> Run:
+def _remind(run: Run, d: StepContext) -> Run:
     """A text is not the typed result that was asked for: the run is reminded, then it has not done its task."""
     if run.reminded >= d.rules.empty_replies:
         return finish(run, d, "incomplete", "not_submitted", error="the result was never handed in")
@@ -171,12 +171,12 @@ def _remind(run: Run, d: Desk) -> Run:
     return next_turn(d.append(run, User(text=f"Hand in your result by calling {names}.", kind="nudge")), d)
 
 
-def _rest(run: Run, d: Desk, *, all: bool = False) -> Run:
+def _rest(run: Run, d: StepContext, *, all: bool = False) -> Run:
     free_slots(run, d)
     return await_mail(run, d, all=all)
 
 
-def take_failure(run: Run, state: Thinking, event: ModelFailed, d: Desk) -> Run:
+def take_failure(run: Run, state: Thinking, event: ModelFailed, d: StepContext) -> Run:
     run, state = _pay_for_failure(run, state, event, d)
     tries = state.tries + 1
     if event.retry:
@@ -207,7 +207,7 @@ def take_failure(run: Run, state: Thinking, event: ModelFailed, d: Desk) -> Run:
     return think(run, d, "compact")
 
 
-def _pay_for_failure(run: Run, state: Thinking, event: ModelFailed, d: Desk) -> tuple[Run, Thinking]:
+def _pay_for_failure(run: Run, state: Thinking, event: ModelFailed, d: StepContext) -> tuple[Run, Thinking]:
     """An answer that broke off has cost something. It is taken from what the call holds; the next try holds it anew."""
     usage = event.usage
     if usage is None or not usage.tokens:
@@ -220,7 +220,9 @@ def _pay_for_failure(run: Run, state: Thinking, event: ModelFailed, d: Desk) -> 
     return run, replace(state, hold=(tokens - part[0], nanos - part[1], turns, calls))
 
 
-def _before_next_try(run: Run, state: Thinking, event: ModelFailed, d: Desk, tries: int) -> tuple[int, str] | None:
+def _before_next_try(
+    run: Run, state: Thinking, event: ModelFailed, d: StepContext, tries: int
+) -> tuple[int, str] | None:
     """When it is tried again, and what is waited for if that is long; None when it is not tried again.
 
     An account that is refused is not cured by asking: there the patience begins at once. It ends with the longest wait.

@@ -8,7 +8,7 @@ from retinue.core.calls import close_recovered, settle, start_tool, start_woken,
 from retinue.core.ending import finish
 from retinue.core.events import Recovered
 from retinue.core.state import Calls, Run, Thinking, Waiting
-from retinue.core.step_context import Desk
+from retinue.core.step_context import StepContext
 from retinue.core.suspects import is_guilty, is_in_flight, weigh
 from retinue.core.tree import Tree
 from retinue.core.values import Result
@@ -25,7 +25,7 @@ def again(run: Run, event: Recovered) -> Run:
     return replace(run, restarts=run.restarts + 1, epoch=event.epoch, suspicion=suspicion, defect="")
 
 
-def stop_recovery(run: Run, event: Recovered, d: Desk) -> Run | None:
+def stop_recovery(run: Run, event: Recovered, d: StepContext) -> Run | None:
     """Why a run is not taken up again after a restart: it asked not to be, it is too old, or it keeps killing us."""
     rules, order = d.rules, d.order
     if order.on_restart == "fail":
@@ -41,7 +41,7 @@ def stop_recovery(run: Run, event: Recovered, d: Desk) -> Run | None:
     return None
 
 
-def recover_calls(run: Run, calls: Calls, event: Recovered, d: Desk) -> Run:
+def recover_calls(run: Run, calls: Calls, event: Recovered, d: StepContext) -> Run:
     """Tools that were under way are repeated, looked after, or reported as unknown: by their class, never by luck."""
     stopped = stop_recovery(run, event, d)
     if stopped is not None:
@@ -69,13 +69,13 @@ def waiting_for_provider(tree: Tree) -> list[str]:
     return [id for id, run in tree.runs.items() if isinstance(run.state, Thinking) and run.state.retry_at is not None]
 
 
-def out_of_time(run: Run, d: Desk) -> Run | None:
+def out_of_time(run: Run, d: StepContext) -> Run | None:
     if run.deadline is None or run.deadline > d.now:
         return None
     return finish(run, d, "timed_out", "deadline", error="the deadline passed")
 
 
-def waited_too_long(run: Run, d: Desk) -> Run:
+def waited_too_long(run: Run, d: StepContext) -> Run:
     """Every wait has an end. (A timer that comes early, or late for an older wait, changes nothing.)"""
     if run.wake_at is None or run.wake_at > d.now:
         return run

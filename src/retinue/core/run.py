@@ -72,13 +72,13 @@ from retinue.core.state import (
     Working,
     account_refusal,
 )
-from retinue.core.step_context import Desk, seated
+from retinue.core.step_context import StepContext, seated
 from retinue.core.turn import next_turn, post, think, try_again
 from retinue.core.values import Artifact, Result
 from retinue.errors import Refused
 
 
-def step(run: Run, event: RunEvent, d: Desk) -> Run:
+def step(run: Run, event: RunEvent, d: StepContext) -> Run:
     """One event through the machine."""
     if isinstance(event, Aborted):
         return pay_for_broken_off(run, d, event)
@@ -107,7 +107,7 @@ def step(run: Run, event: RunEvent, d: Desk) -> Run:
             assert_never(run.state)
 
 
-def _pay_after_restart(run: Run, event: Recovered, d: Desk) -> Run:
+def _pay_after_restart(run: Run, event: Recovered, d: StepContext) -> Run:
     """Nobody will say any more what calls have cost that were stopped before the process died."""
     for lost in run.broken_off:
         if lost.attempt in event.unsent:
@@ -117,7 +117,7 @@ def _pay_after_restart(run: Run, event: Recovered, d: Desk) -> Run:
     return replace(run, broken_off=()) if run.broken_off else run
 
 
-def _thinking(run: Run, state: Thinking, event: StateEvent, d: Desk) -> Run:
+def _thinking(run: Run, state: Thinking, event: StateEvent, d: StepContext) -> Run:
     match event:
         case Replied():
             if event.attempt != state.attempt or state.retry_at is not None:
@@ -168,7 +168,7 @@ def _thinking(run: Run, state: Thinking, event: StateEvent, d: Desk) -> Run:
             assert_never(event)
 
 
-def _recover_thinking(run: Run, state: Thinking, event: Recovered, d: Desk) -> Run:
+def _recover_thinking(run: Run, state: Thinking, event: Recovered, d: StepContext) -> Run:
     if event.attempt != state.attempt:
         return again(run, event)
     if state.retry_at is not None:
@@ -187,7 +187,7 @@ def _recover_thinking(run: Run, state: Thinking, event: Recovered, d: Desk) -> R
     return think(seated(run, d.now), d, state.purpose)
 
 
-def _at_calls(run: Run, calls: Calls, event: StateEvent, d: Desk) -> Run:
+def _at_calls(run: Run, calls: Calls, event: StateEvent, d: StepContext) -> Run:
     """Working, Waiting for children, or Asking."""
     busy = calls.tools | calls.woken
     match event:
@@ -249,7 +249,7 @@ def _must_be(run: Run, event: RunEvent, bits: int, turn: int, index: int) -> Non
         raise stale(run, event, f"call {index} of turn {turn} is not open for it")
 
 
-def _take_orders(run: Run, calls: Calls, event: Ordered, d: Desk) -> Run:
+def _take_orders(run: Run, calls: Calls, event: Ordered, d: StepContext) -> Run:
     orders = event.orders
     try:
         planned = spawn.plan(run, d, event)
@@ -274,7 +274,7 @@ def _take_orders(run: Run, calls: Calls, event: Ordered, d: Desk) -> Run:
     return close_call(run, d, calls, event.index, Result(call_id=event.call_id, name=event.name, text=text))
 
 
-def _take_submission(run: Run, event: Submitted, d: Desk) -> Run:
+def _take_submission(run: Run, event: Submitted, d: StepContext) -> Run:
     """The run is over by its own word; its history still gets the result that the call asks for."""
     run = d.append(run, Result(call_id=event.call_id, name=event.name, text="Recorded."))
     run = replace(run, work=event.work or run.work)
@@ -288,7 +288,7 @@ def _take_submission(run: Run, event: Submitted, d: Desk) -> Run:
     return finish(run, d, "failed", "sub_agent_error", error=event.text)
 
 
-def _idle(run: Run, state: Waiting, event: StateEvent, d: Desk) -> Run:
+def _idle(run: Run, state: Waiting, event: StateEvent, d: StepContext) -> Run:
     """Waiting for mail: a host, a paused turn, or a run that stays for its children."""
     match event:
         case Posted():
@@ -328,7 +328,7 @@ def _idle(run: Run, state: Waiting, event: StateEvent, d: Desk) -> Run:
             assert_never(event)
 
 
-def _stopping(run: Run, state: Stopping, event: StateEvent, d: Desk) -> Run:
+def _stopping(run: Run, state: Stopping, event: StateEvent, d: StepContext) -> Run:
     match event:
         case ChildEnded():
             run = news(run, event, d)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from retinue.core.account import DIMENSIONS
 from retinue.core.state import Run
-from retinue.core.step_context import Desk
+from retinue.core.step_context import StepContext
 from retinue.core.values import NANOS_PER_USD
 from retinue.formats.money import money
 
 
-def shortage(run: Run, d: Desk, prompt: int, lack: str) -> str:
+def shortage(run: Run, d: StepContext, prompt: int, lack: str) -> str:
     """How much one turn needs, with a prompt of so many tokens, and how much of it there is."""
     i, model = DIMENSIONS.index(lack), d.model
     account, left = d.tree.ledger.least(run.id, i)

@@ -17,7 +17,7 @@ from retinue.core.ids import run_id
 from retinue.core.price_tags import tagged
 from retinue.core.spec import DRAWN, Base, Order, Send, Slot, Spec
 from retinue.core.state import NOTHING, Asking, Calls, Queued, Run, Stopping, Waiting, Working
-from retinue.core.step_context import Desk, weight
+from retinue.core.step_context import StepContext, weight
 from retinue.core.tree import Tree
 from retinue.core.turn import sooner
 from retinue.core.values import NANOS_PER_USD, Capabilities, Definition, Limits, Mail, User
@@ -30,7 +30,7 @@ UNPRICED = (
 )
 
 
-def plan(run: Run, d: Desk, event: Ordered) -> list[tuple[Spec, Limit]]:
+def plan(run: Run, d: StepContext, event: Ordered) -> list[tuple[Spec, Limit]]:
     """The children of one order, or `Refused` naming the limit. Changes nothing."""
     orders = event.orders.spawns
     if not orders:
@@ -47,12 +47,12 @@ def plan(run: Run, d: Desk, event: Ordered) -> list[tuple[Spec, Limit]]:
     return out
 
 
-def _is_limited_in_dollars(run: Run, d: Desk, order: Order) -> bool:
+def _is_limited_in_dollars(run: Run, d: StepContext, order: Order) -> bool:
     """Whether the child or somebody above it has a limit that would not bind it on a model without a price."""
     return order.budget.usd is not None or any(a.limit[1] is not None for a in d.tree.ledger.chain(run.id))
 
 
-def _check_limits(run: Run, d: Desk, orders: tuple[Order, ...], *, waits: bool) -> None:
+def _check_limits(run: Run, d: StepContext, orders: tuple[Order, ...], *, waits: bool) -> None:
     held, first = d.tree.held(run.id), orders[0]
     if not held.spawn or (held.depth is not None and held.depth <= 0):
         raise Refused("depth", f"runs at depth {d.spec.depth} may not spawn")
@@ -78,7 +78,7 @@ def _joined_like(order: Order) -> tuple[str, bool, str, str]:
     return (order.join, order.compose, order.results, order.aggregate)
 
 
-def _check_lanes(d: Desk, orders: tuple[Order, ...]) -> None:
+def _check_lanes(d: StepContext, orders: tuple[Order, ...]) -> None:
     wanted: dict[str, int] = {}
     for order in orders:
         for lane in order.lanes:
@@ -87,7 +87,7 @@ def _check_lanes(d: Desk, orders: tuple[Order, ...]) -> None:
                 raise Refused("running", f"lane {lane.name!r} is full ({lane.size} running)")
 
 
-def _check_numbers(run: Run, d: Desk, limits: Limits, n: int, live: int) -> None:
+def _check_numbers(run: Run, d: StepContext, limits: Limits, n: int, live: int) -> None:
     if limits.depth is not None and d.spec.depth >= limits.depth:
         raise Refused("depth", f"the depth limit is reached (current depth: {d.spec.depth}, max: {limits.depth})")
     below = len(d.tree.runs) - (d.tree.root in d.tree.runs)
@@ -101,7 +101,7 @@ def _check_numbers(run: Run, d: Desk, limits: Limits, n: int, live: int) -> None
         raise Refused("total", f"{run.n_children} children were started and {n} more asked for (max {limits.total})")
 
 
-def _check_groups(run: Run, d: Desk, orders: tuple[Order, ...]) -> None:
+def _check_groups(run: Run, d: StepContext, orders: tuple[Order, ...]) -> None:
     known: dict[str, set[str]] = {}
     for order in orders:
         if order.limits.groups is None or not order.group:
@@ -112,7 +112,7 @@ def _check_groups(run: Run, d: Desk, orders: tuple[Order, ...]) -> None:
         groups.add(order.group)
 
 
-def _grants(run: Run, d: Desk, orders: tuple[Order, ...]) -> list[Limit]:
+def _grants(run: Run, d: StepContext, orders: tuple[Order, ...]) -> list[Limit]:
     """What each child gets of its own. Amounts without a limit are drawn from the parent's account when spent."""
     asked = [limits_of(o.budget) for o in orders]
     policy_name = orders[0].share
@@ -144,7 +144,7 @@ def _least(a: Limit, b: Limit) -> Limit:
     return (w, x, y, z)
 
 
-def _child_spec(run: Run, d: Desk, order: Order, slot: Slot, event: Ordered) -> Spec:
+def _child_spec(run: Run, d: StepContext, order: Order, slot: Slot, event: Ordered) -> Spec:
     shared, parent = d.shared, d.spec
     at, place = event.asked_at or d.now, event.place or parent.order.cwd
     held = d.tree.held(run.id)
@@ -234,7 +234,7 @@ def grant_tools(order: Order, definition: Definition, held: Capabilities) -> Cap
     return given
 
 
-def _base(run: Run, d: Desk, order: Order) -> Base | None:
+def _base(run: Run, d: StepContext, order: Order) -> Base | None:
     """The parent's messages up to its last complete turn: a prefix that every provider takes."""
     if order.context.kind not in ("fork", "last"):
         return order.context.base
@@ -288,7 +288,7 @@ def enlist(tree: Tree, spec: Spec, grant: Limit, now: int, context: int = 0, dea
     return run
 
 
-def hire(run: Run, d: Desk, event: Ordered, planned: list[tuple[Spec, Limit]]) -> Run:
+def hire(run: Run, d: StepContext, event: Ordered, planned: list[tuple[Spec, Limit]]) -> Run:
     """Take the planned children on. Joined ones are counted from here."""
     tree = d.tree
     first = planned[0][0].order
@@ -309,7 +309,7 @@ def hire(run: Run, d: Desk, event: Ordered, planned: list[tuple[Spec, Limit]]) -
     return replace(run, n_children=run.n_children + len(planned))
 
 
-def check_words(run: Run, d: Desk, sends: tuple[Send, ...], cancels: tuple[str, ...]) -> None:
+def check_words(run: Run, d: StepContext, sends: tuple[Send, ...], cancels: tuple[str, ...]) -> None:
     """Messages go to the parent, to own children and to peers that were permitted; cancels go to own children."""
     written: dict[str, int] = {}
     for send in sends:
@@ -347,7 +347,7 @@ def cannot_write(tree: Tree, sender: str, to: str, more: int = 0) -> str | None:
     return None
 
 
-def speak(run: Run, d: Desk, event: Ordered) -> None:
+def speak(run: Run, d: StepContext, event: Ordered) -> None:
     """Messages and cancels go out, and what the channel is to be told."""
     sends, cancels = event.orders.sends, event.orders.cancels
     for n, text in enumerate(event.orders.posts):

@@ -22,7 +22,7 @@ IMAGE = 8_192
 """More tokens than any provider counts for one picture."""
 
 
-class Desk:
+class StepContext:
     """One for each step."""
 
     __slots__ = ("model", "now", "order", "rules", "shared", "spec", "tree")

@@ -15,7 +15,7 @@ Status = Literal["pending", "doing", "done", "dropped"]
 STATUSES: tuple[Status, ...] = get_args(Status)
 
 
-class Task(Value):
+class TaskItem(Value):
     """One line of the list."""
 
     id: int
@@ -59,11 +59,11 @@ class Noted(Value):
     act: Act
 
 
-class Board:
+class TaskList:
     """The list of one tree, as of the act `last`."""
 
     def __init__(self) -> None:
-        self.tasks: dict[int, Task] = {}
+        self.tasks: dict[int, TaskItem] = {}
         self.keys: dict[str, tuple[int, ...]] = {}
         self.last = 0
         self._n_added = 0
@@ -87,7 +87,7 @@ class Board:
                 first = self._n_added + 1
                 self._n_added += len(act.titles)
                 for id, title in enumerate(act.titles, first):
-                    self.tasks[id] = Task(id=id, title=title, owner=act.owner)
+                    self.tasks[id] = TaskItem(id=id, title=title, owner=act.owner)
                 return tuple(range(first, self._n_added + 1))
             case Updated():
                 task = self.tasks.get(act.id)

@@ -20,7 +20,7 @@ from retinue.core.account import Account
 from retinue.core.cache_figures import Prefixes
 from retinue.core.capabilities import explain, narrow
 from retinue.core.effects import Abort, AskSlot, CallModel, CallTool, Compose, Effect, FreeSlot
-from retinue.core.events import CancelAsked, Entry, Posted, RunEvent
+from retinue.core.events import CancelAsked, LogEntry, Posted, RunEvent
 from retinue.core.fan_in import FanIn
 from retinue.core.lanes import Lanes
 from retinue.core.ledger import Ledger
@@ -38,7 +38,7 @@ BEGUN = (CallModel, CallTool, Compose)
 class Changes:
     """What a batch of steps must write in one transaction, and what may be performed after it."""
 
-    entries: list[Entry] = field(default_factory=list)
+    entries: list[LogEntry] = field(default_factory=list)
     specs: list[Spec] = field(default_factory=list)
     runs: dict[str, Run] = field(default_factory=dict)
     accounts: dict[str, Account] = field(default_factory=dict)

@@ -22,9 +22,9 @@ from retinue.core.events import (
     Closed,
     Described,
     Dropped,
-    Entry,
     Forgotten,
     LimitChanged,
+    LogEntry,
     OfStore,
     OfTree,
     Opened,
@@ -234,7 +234,7 @@ class Trees:
             found += [r for r in self._letters.get(one, ()) if r not in found]
         return found
 
-    def fold(self, entry: Entry) -> None:
+    def fold(self, entry: LogEntry) -> None:
         """Replay one row of a log."""
         event = entry.event
         if isinstance(event, OfStore):
@@ -273,7 +273,7 @@ class Trees:
         if not why:
             what = f"delivery {event.key}" if isinstance(event, Sent | Acked | Bounced | Requeued | Dropped) else run
             why = f"{type(event).__name__} for {what}, which is not {'live' if what == run else 'open'}"
-        self._own.entries.append(Entry(run=run, at=at, event=event, stale=why))
+        self._own.entries.append(LogEntry(run=run, at=at, event=event, stale=why))
         return why
 
     def _close(self, tree: Tree) -> None:
@@ -303,7 +303,7 @@ class Trees:
             self._store_step(event)
         except InvalidTransition as error:
             stale = str(error)
-        self._own.entries.append(Entry(run="", at=at, event=event, stale=stale))
+        self._own.entries.append(LogEntry(run="", at=at, event=event, stale=stale))
         return stale
 
     def _store_step(self, event: StoreEvent) -> None:
@@ -414,7 +414,7 @@ class Trees:
         if touched is not None:
             # Whoever was to free its slot has done with it, whatever became of its step.
             self._own.effects += [e for e in touched.changes.effects if isinstance(e, FreeSlot)]
-        self._own.entries.append(Entry(run=root, at=at, event=Broken(error=error), tree=root))
+        self._own.entries.append(LogEntry(run=root, at=at, event=Broken(error=error), tree=root))
         if row is not None:
             self._own.runs[root] = replace(row, defect=error)
         if tree is None:

@@ -11,13 +11,13 @@ from retinue.core.account import DIMENSIONS, Account
 from retinue.core.budget_queues import LATEST
 from retinue.core.effects import CallModel, Purpose
 from retinue.core.ending import finish, free_slots
-from retinue.core.hold_request import GO, Ask, Verdict
+from retinue.core.hold_request import GO, HoldRequest, Verdict
 from retinue.core.ids import digest
 from retinue.core.limit_questions import needed_more, question_id, question_text
 from retinue.core.price_tags import expected_of_cache
 from retinue.core.shortage import shortage
 from retinue.core.state import NEW_CALL, NOTHING, Amounts, Kept, Run, Short, Thinking, Waiting
-from retinue.core.step_context import Desk, size, weight
+from retinue.core.step_context import StepContext, size, weight
 from retinue.core.values import Mail, User
 from retinue.formats.fair_cut import clip
 
@@ -33,12 +33,12 @@ MIN_FINAL = 16
 BYTES_PER_TOKEN = 3
 
 
-def go_on(run: Run, d: Desk, purpose: Purpose, *, kept: Kept = NEW_CALL) -> Run:
+def go_on(run: Run, d: StepContext, purpose: Purpose, *, kept: Kept = NEW_CALL) -> Run:
     """With a slot in every lane: the next turn, or a call of another purpose that had to wait."""
     return next_turn(run, d, kept=kept) if purpose == "turn" else think(run, d, purpose, kept=kept)
 
 
-def next_turn(run: Run, d: Desk, *, kept: Kept = NEW_CALL) -> Run:
+def next_turn(run: Run, d: StepContext, *, kept: Kept = NEW_CALL) -> Run:
     """At a turn boundary, with a slot in every lane: what the run does next."""
     order = d.order
     has_no_turn = run.turn >= (d.rules.max_turns if order.max_turns is None else order.max_turns)
@@ -56,7 +56,7 @@ def next_turn(run: Run, d: Desk, *, kept: Kept = NEW_CALL) -> Run:
     return think(run, d, "turn", kept=kept)
 
 
-def think(run: Run, d: Desk, purpose: Purpose, *, kept: Kept = NEW_CALL) -> Run:
+def think(run: Run, d: StepContext, purpose: Purpose, *, kept: Kept = NEW_CALL) -> Run:
     """Hold what the call may cost at most, then ask for it; or wait until others have given back enough."""
     bound, ledger = prompt_bound(run, d), d.tree.ledger
     if not ledger.draws(run.id):  # nobody limits it: there is nothing to ask
@@ -79,7 +79,7 @@ def think(run: Run, d: Desk, purpose: Purpose, *, kept: Kept = NEW_CALL) -> Run:
     return _make_call(run, d, purpose, (tokens, nanos, turns, 0), output, kept)
 
 
-def _make_call(run: Run, d: Desk, purpose: Purpose, hold: Amounts, output: int, kept: Kept) -> Run:
+def _make_call(run: Run, d: StepContext, purpose: Purpose, hold: Amounts, output: int, kept: Kept) -> Run:
     """What the call may cost is there: it is held, and the model is called."""
     d.tree.ledger.hold(run.id, hold)
     run = replace(run, lacks_calls=False) if run.lacks_calls else run
@@ -95,12 +95,12 @@ def _make_call(run: Run, d: Desk, purpose: Purpose, hold: Amounts, output: int, 
     return call_model(run, d, state)
 
 
-def _needed(run: Run, d: Desk, bound: int, output: int, *, is_last: bool) -> Ask:
+def _needed(run: Run, d: StepContext, bound: int, output: int, *, is_last: bool) -> HoldRequest:
     """What a call with this longest reply may cost, and what its owner keeps back for a last turn after it."""
     tokens, nanos, turns, _ = amounts(d, bound, output)
     need = (tokens, nanos, turns, int(run.lacks_calls and not is_last))
     has_last = not is_last and _lands(d.tree.ledger.accounts[run.id])
-    return Ask(need, amounts(d, bound + output, d.rules.final_output) if has_last else NOTHING, is_last)
+    return HoldRequest(need, amounts(d, bound + output, d.rules.final_output) if has_last else NOTHING, is_last)
 
 
 def _lands(account: Account) -> bool:
@@ -108,7 +108,7 @@ def _lands(account: Account) -> bool:
     return account.on_limit != "stop"
 
 
-def _at_limit(run: Run, d: Desk, purpose: Purpose, ask: Ask, short: Verdict, kept: Kept) -> Run:
+def _at_limit(run: Run, d: StepContext, purpose: Purpose, ask: HoldRequest, short: Verdict, kept: Kept) -> Run:
     """What is spent leaves too little. Whoever set the limit has said what happens then."""
     match d.tree.ledger.accounts[short.account].on_limit:
         case "land":
@@ -120,7 +120,7 @@ def _at_limit(run: Run, d: Desk, purpose: Purpose, ask: Ask, short: Verdict, kep
             return _ask_for_more(run, d, purpose, ask._replace(asked=short.lack), short, kept)
 
 
-def _ask_for_more(run: Run, d: Desk, purpose: Purpose, ask: Ask, short: Verdict, kept: Kept) -> Run:
+def _ask_for_more(run: Run, d: StepContext, purpose: Purpose, ask: HoldRequest, short: Verdict, kept: Kept) -> Run:
     """The run waits for a person's answer. However many wait for it, it is one question: that of the account."""
     ledger = d.tree.ledger
     account = ledger.accounts[short.account]
@@ -135,7 +135,7 @@ def _ask_for_more(run: Run, d: Desk, purpose: Purpose, ask: Ask, short: Verdict,
     return replace(run, state=replace(run.state, asks=text, more=more))
 
 
-def _wait_for_budget(run: Run, d: Desk, purpose: Purpose, ask: Ask, verdict: Verdict, kept: Kept) -> Run:
+def _wait_for_budget(run: Run, d: StepContext, purpose: Purpose, ask: HoldRequest, verdict: Verdict, kept: Kept) -> Run:
     """Others hold what the call may cost, and much of it will come back; or a person has to answer. Meanwhile the run
     holds no slot."""
     free_slots(run, d)
@@ -147,7 +147,7 @@ def _wait_for_budget(run: Run, d: Desk, purpose: Purpose, ask: Ask, verdict: Ver
     return replace(run, state=state, wake_at=sooner(run.deadline, d.now + d.rules.wait_ms))
 
 
-def try_again(run: Run, d: Desk, state: Thinking) -> Run:
+def try_again(run: Run, d: StepContext, state: Thinking) -> Run:
     """The same call once more. What an attempt before it has cost is not held any more: then all of it is held anew."""
     tokens, nanos, _, _ = amounts(d, prompt_bound(run, d), state.max_output)
     if state.hold[0] >= tokens and state.hold[1] >= nanos:
@@ -161,7 +161,7 @@ def try_again(run: Run, d: Desk, state: Thinking) -> Run:
     return after
 
 
-def call_model(run: Run, d: Desk, state: Thinking) -> Run:
+def call_model(run: Run, d: StepContext, state: Thinking) -> Run:
     """Start a new attempt: its number fences every earlier one."""
     attempt = state.attempt
     key = f"{run.id}/{run.length}"
@@ -171,7 +171,7 @@ def call_model(run: Run, d: Desk, state: Thinking) -> Run:
     return replace(run, state=state, attempt=attempt, wake_at=sooner(run.deadline, d.now + d.rules.wait_ms))
 
 
-def _cannot_pay(run: Run, d: Desk, purpose: Purpose, lack: str, kept: Kept) -> Run:
+def _cannot_pay(run: Run, d: StepContext, purpose: Purpose, lack: str, kept: Kept) -> Run:
     """Take the last turn if what was kept for it covers it; otherwise the run ends with what it has said."""
     nudge = User(text=LAST_TURN.format(why=f"the {lack} budget is spent"), kind="nudge")
     if purpose in ("turn", "compact") and not run.finalised:
@@ -181,7 +181,7 @@ def _cannot_pay(run: Run, d: Desk, purpose: Purpose, lack: str, kept: Kept) -> R
     return finish(run, d, "incomplete", f"{lack}_budget", error=shortage(run, d, prompt_bound(run, d), lack))
 
 
-def why_no_more(run: Run, d: Desk) -> str:
+def why_no_more(run: Run, d: StepContext) -> str:
     """How much another turn would need, for a run that has taken its last one."""
     bound = prompt_bound(run, d)
     _, verdict = longest_reply(run, d, bound, is_last=False)
@@ -193,7 +193,7 @@ def _likely_prompt(run: Run) -> int:
     return run.context + run.fresh // BYTES_PER_TOKEN
 
 
-def prompt_bound(run: Run, d: Desk) -> int:
+def prompt_bound(run: Run, d: StepContext) -> int:
     """An upper bound of the next prompt's tokens: the provider's last count, and every byte since. Before it counted,
     what it adds by itself is allowed for."""
     if run.context and run.turn:
@@ -203,11 +203,11 @@ def prompt_bound(run: Run, d: Desk) -> int:
     return run.context + run.fresh + own + d.model.preamble
 
 
-def amounts(d: Desk, prompt: int, output: int) -> Amounts:
+def amounts(d: StepContext, prompt: int, output: int) -> Amounts:
     return (prompt + output, d.model.cost(prompt, output), 1, 0)
 
 
-def longest_reply(run: Run, d: Desk, bound: int, *, is_last: bool) -> tuple[int, Verdict]:
+def longest_reply(run: Run, d: StepContext, bound: int, *, is_last: bool) -> tuple[int, Verdict]:
     """The longest reply that every account would cover if nobody held anything; or the first that is short, with the
     reply that it would have to cover.
 
@@ -244,14 +244,14 @@ def longest_reply(run: Run, d: Desk, bound: int, *, is_last: bool) -> tuple[int,
     return output, GO
 
 
-def post(run: Run, mail: Mail, d: Desk) -> Run:
+def post(run: Run, mail: Mail, d: StepContext) -> Run:
     """Into the mailbox. The number is the receiver's: it orders everything that reaches it."""
     run = replace(run, mail_seq=run.mail_seq + 1)
     d.tree.post(run.id, replace(mail, seq=run.mail_seq, text=clip(mail.text, d.rules.mail_cap)))
     return run
 
 
-def read_mail(run: Run, d: Desk) -> Run:
+def read_mail(run: Run, d: StepContext) -> Run:
     """Mail becomes messages, once, in this transaction. News `by_age` stands in the order in which those were started
     whom it is about (their ids are in that order); everything else as it came."""
     if not d.tree.has_mail(run.id):
@@ -263,7 +263,7 @@ def read_mail(run: Run, d: Desk) -> Run:
     return run
 
 
-def quote(mail: Mail, run: Run, d: Desk) -> str:
+def quote(mail: Mail, run: Run, d: StepContext) -> str:
     """What another wrote is data: it stands between fences that its author could not know. What the runtime itself says
     of it stands behind them."""
     if not mail.sender:
@@ -274,12 +274,12 @@ def quote(mail: Mail, run: Run, d: Desk) -> str:
     return f"{quoted}\n{mail.note}" if mail.note else quoted
 
 
-def await_mail(run: Run, d: Desk, *, all: bool = False) -> Run:
+def await_mail(run: Run, d: StepContext, *, all: bool = False) -> Run:
     """Nothing to do until somebody writes, or until all children have reported."""
     return replace(run, state=Waiting(all=all), wake_at=sooner(run.deadline, d.now + d.rules.wait_ms))
 
 
-def relist_children(run: Run, d: Desk, summary: str) -> Run:
+def relist_children(run: Run, d: StepContext, summary: str) -> Run:
     """After compaction the conversation goes on from the summary; those still at work are named again."""
     lines = []
     for child in d.children(run):

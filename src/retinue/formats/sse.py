@@ -7,7 +7,7 @@ from retinue.errors import ModelRejected
 MAX_EVENT = 8 << 20
 
 
-class Events:
+class SseParser:
     """Feed bytes, get `(event, data)` pairs. Line ends may be LF, CRLF or CR; a byte-order mark, comments and unknown
     fields are skipped; several `data` lines are joined. An event of more than 8 MiB is refused before it is kept."""
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class ServerSentEvent:
     name: str
     data: bytes
     id: str
@@ -14,7 +14,7 @@ class Event:
     is_too_large: bool = False
 
 
-class Events:
+class McpEventParser:
     """Feed bytes, get events. A line may end in LF, CRLF or CR. Of an event that is too large the rest is dropped as it
     comes, and it is told once."""
 
@@ -28,11 +28,11 @@ class Events:
         self._after_cr = False
         self._is_first = True
 
-    def feed(self, data: bytes) -> list[Event]:
+    def feed(self, data: bytes) -> list[ServerSentEvent]:
         if self._after_cr and data[:1] == b"\n":
             data = data[1:]
         self._after_cr = data.endswith(b"\r")
-        out: list[Event] = []
+        out: list[ServerSentEvent] = []
         *whole, rest = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
         for part in whole:
             self._add(part)
@@ -69,10 +69,10 @@ class Events:
         elif name == b"retry" and value.isdigit() and len(value) <= 9:
             self._retry = int(value) / 1_000
 
-    def _event(self) -> list[Event]:
+    def _event(self) -> list[ServerSentEvent]:
         is_over, data = self._size > self._cap, b"\n".join(self._data)
         out = []
         if self._data or self._id or self._retry is not None:
-            out = [Event(self._name, b"" if is_over else data, self._id, self._retry, is_over)]
+            out = [ServerSentEvent(self._name, b"" if is_over else data, self._id, self._retry, is_over)]
         self._data, self._size, self._name, self._retry = [], 0, "", None
         return out

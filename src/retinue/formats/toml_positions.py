@@ -20,7 +20,7 @@ _LONG = re.compile(r'"""(?:[^"\\]|\\.|"(?!""))*"{3,5}|\'\'\'(?:[^\']|\'(?!\'\'))
 _PLAIN = re.compile(r"[^\s,\]}#\"'\[{][^,\]}#\n]*")
 
 
-class Spot(NamedTuple):
+class KeySpan(NamedTuple):
     """One key or table header: `at` is where it begins, `start` to `stop` is its value. What is `inline` stands
     inside of another value."""
 
@@ -32,25 +32,25 @@ class Spot(NamedTuple):
     inline: bool = False
 
 
-class Lost(Exception):
+class NotToml(Exception):
     """From here on this is no TOML."""
 
 
-class Places:
+class KeyPositions:
     """All keys of a text. `twice` are keys that stand where they stood before, each with its first place."""
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self.spots: dict[Path, Spot] = {}
-        self.headers: list[Spot] = []
-        self.twice: list[tuple[Spot, Spot]] = []
+        self.spots: dict[Path, KeySpan] = {}
+        self.headers: list[KeySpan] = []
+        self.twice: list[tuple[KeySpan, KeySpan]] = []
         self._starts = [0, *(m.end() for m in re.finditer("\n", text))]
         self._at = 0
         self._arrays: dict[Path, int] = {}
         self.whole = True
         try:
             self._statements()
-        except (Lost, RecursionError):
+        except (NotToml, RecursionError):
             self.whole = False
 
     def line(self, at: int) -> int:
@@ -76,7 +76,7 @@ class Places:
             prefix = self._header() if self.text[self._at] == "[" else self._pair(prefix)
             self._skip(_SPACE)
             if self._at < len(self.text) and self.text[self._at] not in "\r\n#":
-                raise Lost
+                raise NotToml
 
     def _header(self) -> Path:
         begin, is_array = self._at, self.text.startswith("[[", self._at)
@@ -90,9 +90,9 @@ class Places:
             if is_last and is_array:
                 self._arrays[path] = self._arrays.get(path, 0) + 1
             if path in self._arrays:
-                self.spots.setdefault(path, Spot(path, begin, begin, self._at, "table"))
+                self.spots.setdefault(path, KeySpan(path, begin, begin, self._at, "table"))
                 path = (*path, self._arrays[path] - 1)
-        spot = Spot(path, begin, begin, self._at, "table")
+        spot = KeySpan(path, begin, begin, self._at, "table")
         self.headers.append(spot)
         self._note(spot)
         return path
@@ -106,11 +106,11 @@ class Places:
         self._value((*prefix, *key), depth)
         for n in range(1, len(key)):
             above = (*prefix, *key[:n])
-            self.spots.setdefault(above, Spot(above, begin, begin, self._at, "table", inline))
-        self._note(Spot((*prefix, *key), begin, start, self._at, "value", inline))
+            self.spots.setdefault(above, KeySpan(above, begin, begin, self._at, "table", inline))
+        self._note(KeySpan((*prefix, *key), begin, start, self._at, "value", inline))
         return prefix
 
-    def _note(self, spot: Spot) -> None:
+    def _note(self, spot: KeySpan) -> None:
         known = self.spots.get(spot.path)
         if known is not None and (known.kind == "value" or spot.kind == "value" or known in self.headers):
             self.twice.append((known, spot))
@@ -119,7 +119,7 @@ class Places:
 
     def _value(self, path: Path, depth: int) -> None:
         if depth > MOST_NESTED or self._at >= len(self.text):
-            raise Lost
+            raise NotToml
         head = self.text[self._at]
         if head == "[":
             self._array(path, depth)
@@ -142,7 +142,7 @@ class Places:
                 return
             begin = self._at
             self._value((*path, n), depth + 1)
-            self._note(Spot((*path, n), begin, begin, self._at, "value", inline=True))
+            self._note(KeySpan((*path, n), begin, begin, self._at, "value", inline=True))
             n += 1
             self._skip(_BLANK)
             if not self._take(","):
@@ -174,13 +174,13 @@ class Places:
             if not self._take("."):
                 return tuple(parts)
             if len(parts) > MOST_NESTED:
-                raise Lost
+                raise NotToml
 
     def _skip(self, pattern: re.Pattern[str], *, needed: bool = False) -> str:
         found = pattern.match(self.text, self._at)
         if found is None:
             if needed:
-                raise Lost
+                raise NotToml
             return ""
         self._at = found.end()
         return found[0]
@@ -194,16 +194,16 @@ class Places:
     def _expect(self, mark: str) -> None:
         self._skip(_SPACE)
         if not self._take(mark):
-            raise Lost
+            raise NotToml
 
 
 def read_key(text: str) -> tuple[str, ...]:
     """A dotted key, as `models.aliases."gpt-5.2"`; `ValueError` when it is none."""
     try:
-        places = Places("")
+        places = KeyPositions("")
         places.text = text
         key = places._key()
-    except Lost:
+    except NotToml:
         raise ValueError(f"{text!r} is not a key: write it like models.default") from None
     if places._at != len(text):
         raise ValueError(f"{text!r} is not a key: write it like models.default")
@@ -235,4 +235,4 @@ def _unquoted(raw: str) -> str:
     try:
         return str(tomllib.loads(f"x = {raw}")["x"])
     except tomllib.TOMLDecodeError:
-        raise Lost from None
+        raise NotToml from None

@@ -15,14 +15,14 @@ import msgspec
 from msgspec.structs import replace
 
 from retinue.agent import Agent
-from retinue.agent_files.agent_spec import AgentSpec, Library
+from retinue.agent_files.agent_spec import AgentSpec, FoundAgents
 from retinue.agent_files.conversion import to_agents
-from retinue.agent_files.start_agent_tool import StaffArgs, StaffTool
+from retinue.agent_files.start_agent_tool import StaffArgs, StartAgentTool
 from retinue.core.capabilities import narrow
 from retinue.core.spec import Loaded
 from retinue.core.values import Capabilities
 from retinue.errors import ConfigError
-from retinue.host.keys import Lender
+from retinue.host.keys import KeyedCatalog
 from retinue.host.mcp_pool import McpPool
 from retinue.host.plan import Plan
 from retinue.host.project_paths import private_directory, write_private
@@ -35,7 +35,7 @@ MOST_BYTES = 64 << 20
 _STAMP = re.compile(r"-([0-9a-f]{8})(?=\.|$)")
 
 
-class Staff(StaffTool):
+class Staff(StartAgentTool):
     """Agents by the names that their files give them, started by those that they have in the store."""
 
     def __init__(self, staff: Mapping[str, AgentSpec], stamp: str) -> None:
@@ -53,11 +53,11 @@ class Staff(StaffTool):
         return caller.spawn(name, args.task, label=args.name, answer=told, join="none")
 
 
-class Plans:
+class AgentBuilder:
     """The agents of a host. `folder` is where plans are kept; "" keeps them in memory. `offered` are models that plans
     have beside those of their agents; `learn` tells the runtime of one."""
 
-    def __init__(self, folder: str, models: Lender, pool: McpPool | None = None) -> None:
+    def __init__(self, folder: str, models: KeyedCatalog, pool: McpPool | None = None) -> None:
         self._folder, self._models = folder, models
         self.pool = pool or McpPool(None)
         self._agents: dict[str, Agent] = {}
@@ -99,7 +99,7 @@ class Plans:
 
     def _build(self, plan: Plan, tools: Mapping[str, Any]) -> Agent:
         """The lead of a plan with its staff. In the store each has the plan's stamp behind its name."""
-        library = Library(agents={spec.name: spec for spec in plan.specs})
+        library = FoundAgents(agents={spec.name: spec for spec in plan.specs})
         families = tuple(family(f, **plan.settings.get(settings_of(f)[0], {})) for f in plan.families)
         found = to_agents(
             library,
@@ -121,7 +121,7 @@ class Plans:
                 name=f"{name}-{plan.stamp}",
                 staff=staffs[name],
                 tools=[
-                    Staff(t.staff, plan.stamp) if isinstance(t, StaffTool) else t
+                    Staff(t.staff, plan.stamp) if isinstance(t, StartAgentTool) else t
                     for t in agent.tools
                     if plan.has(_tool_name(t))
                 ],

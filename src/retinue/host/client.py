@@ -21,7 +21,7 @@ from retinue import __version__, errors
 from retinue.core.secret_values import secrets_of
 from retinue.errors import HostGone, HostSilent
 from retinue.host import requests as wire
-from retinue.host.project_paths import Places
+from retinue.host.project_paths import ProjectPaths
 
 START_SECONDS = 20.0
 IDLE_SECONDS = 30.0
@@ -29,7 +29,7 @@ GREETING_SECONDS = 15.0
 """A host greets at once unless its machine is very busy. One that never does is ended by `retinue stop`."""
 
 
-class Client:
+class HostClient:
     """One connection to a host."""
 
     def __init__(self, line: socket.socket, env: Mapping[str, str], key: str) -> None:
@@ -84,7 +84,7 @@ class Client:
     def close(self) -> None:
         self._line.close()
 
-    def __enter__(self) -> Client:
+    def __enter__(self) -> HostClient:
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -129,14 +129,14 @@ def as_error(told: wire.Trouble) -> Exception:
     return kind(told.message)
 
 
-def connect(places: Places, env: Mapping[str, str]) -> Client | None:
+def connect(places: ProjectPaths, env: Mapping[str, str]) -> HostClient | None:
     """A connection to the host of a store, if there is one."""
     line = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         line.connect(places.socket)
         if not _is_ours(line):
             raise errors.ConfigError(f"{places.socket} belongs to somebody else: remove it, or choose another --store")
-        return Client(line, env, _key(places.key))
+        return HostClient(line, env, _key(places.key))
     except HostSilent:
         line.close()
         raise
@@ -172,7 +172,7 @@ def _credentials(line: socket.socket) -> tuple[int, int, int]:
     return pid, user, group
 
 
-def reach(places: Places, env: Mapping[str, str]) -> Client:
+def reach(places: ProjectPaths, env: Mapping[str, str]) -> HostClient:
     """A connection to the host of a store; one is started when none answers. Whoever gets the store's lock is the host,
     and everybody else connects to it."""
     until = time.monotonic() + float(env.get("RETINUE_START_SECONDS") or START_SECONDS)
@@ -204,7 +204,7 @@ def start_process(command: list[str], cwd: str, env: Mapping[str, str]) -> subpr
     )
 
 
-def _launch(places: Places, env: Mapping[str, str], until: float) -> Exception | None:
+def _launch(places: ProjectPaths, env: Mapping[str, str], until: float) -> Exception | None:
     """Start a host and wait until it listens, but not for ever; returns why it could not."""
     idle = env.get("RETINUE_IDLE_SECONDS") or str(IDLE_SECONDS)
     # Not in the project, and -P: a module there with the name of one that the host imports would be taken for it.

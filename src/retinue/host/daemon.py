@@ -31,9 +31,9 @@ from retinue.core.secret_values import secrets_of
 from retinue.core.values import Limits, Rules
 from retinue.errors import ConfigError, RetinueError, SandboxMissing
 from retinue.host import requests as wire
-from retinue.host.builder import Plans
-from retinue.host.host import Desk, trouble
-from retinue.host.keys import OFFLINE, Lender
+from retinue.host.builder import AgentBuilder
+from retinue.host.host import Host, trouble
+from retinue.host.keys import OFFLINE, KeyedCatalog
 from retinue.host.mcp_pool import McpPool
 from retinue.host.project_paths import approvals_of, key_of
 from retinue.maintenance import Retention
@@ -49,11 +49,11 @@ WRONG_KEY = (
 )
 
 
-class Host:
+class LineServer:
     """Takes connections for one runtime, from whoever knows its `key`. That a peer has our user id is not enough: a
     command in the sandbox has it too."""
 
-    def __init__(self, desk: Desk, lender: Lender, store: str, key: str) -> None:
+    def __init__(self, desk: Host, lender: KeyedCatalog, store: str, key: str) -> None:
         self._desk, self._lender, self._store, self._key = desk, lender, store, key
         self._connections: set[asyncio.Task[None]] = set()
         self.n_connected = 0
@@ -118,7 +118,7 @@ def _is_ours(peer: Any) -> bool:
 class _Line:
     """The requests of one connection; each is a task."""
 
-    def __init__(self, desk: Desk, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def __init__(self, desk: Host, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._desk, self._reader, self._writer = desk, reader, writer
         self._tasks: dict[asyncio.Task[None], bool] = {}
 
@@ -186,9 +186,9 @@ async def serve(
 ) -> None:
     """Open the store, listen, and keep going until nothing is left to do or somebody asks to stop."""
     open_agents, models = _left_open(store)
-    lender = Lender({**environ, DIRECTORY: root}, models, redactor)
+    lender = KeyedCatalog({**environ, DIRECTORY: root}, models, redactor)
     pool = McpPool(Path(approvals_of(store)), lender.environ, lender.redactor)
-    plans = Plans(store + ".plans", lender, pool)
+    plans = AgentBuilder(store + ".plans", lender, pool)
     try:
         agents = [a for name in open_agents if (a := await _recall(plans, name)) is not None]
         await _attend(root, store, address, idle_seconds, lender, plans, list(dict.fromkeys(agents)), models)
@@ -201,8 +201,8 @@ async def _attend(
     store: str,
     address: str,
     idle_seconds: float,
-    lender: Lender,
-    plans: Plans,
+    lender: KeyedCatalog,
+    plans: AgentBuilder,
     agents: list[Agent],
     models: tuple[str, ...],
 ) -> None:
@@ -215,7 +215,7 @@ async def _attend(
     ports["retention"] = retention_of(lender.environ())
     async with Retinue(store, agents=agents, workspace=root, unsafe_bare=is_bare(), **ports) as retinue:
         plans.learn = retinue.offer_model
-        host = Host(Desk(retinue, plans, leave, store), lender, store, _new_key(address))
+        host = LineServer(Host(retinue, plans, leave, store), lender, store, _new_key(address))
         server = await _listen(host, address)
         try:
             _ready(wire.Welcome(retinue=__version__, pid=os.getpid(), store=store))
@@ -234,9 +234,9 @@ def rules_of(environ: Mapping[str, str]) -> Rules:
     can be configured; what holds for all runs was put into the environment by the command that started us."""
     limits, calls = Limits(depth=64, children=1_000_000, per_call=10_000), Rules().calls_per_turn
     if any(name.startswith("RETINUE_LIMITS_") for name in environ):
-        from retinue.config.layers import Settings, read_environment
+        from retinue.config.layers import EffectiveSettings, read_environment
 
-        told = Settings([read_environment(environ)])
+        told = EffectiveSettings([read_environment(environ)])
         limits, calls = replace(limits, total=told.get("limits.total")), told.get("limits.calls_per_turn")
     return Rules(limits=limits, calls_per_turn=calls)
 
@@ -245,9 +245,9 @@ def retention_of(environ: Mapping[str, str]) -> Retention:
     """What is kept of runs that have ended: the user's own settings, as the command that started us has told them."""
     if not any(name.startswith("RETINUE_RETENTION_") for name in environ):
         return Retention()
-    from retinue.config.layers import Settings, read_environment
+    from retinue.config.layers import EffectiveSettings, read_environment
 
-    told = Settings([read_environment(environ)])
+    told = EffectiveSettings([read_environment(environ)])
     megabytes = told.get("retention.size_mb")
     return Retention(
         age_seconds=told.get("retention.age"),
@@ -282,7 +282,7 @@ def _new_key(address: str) -> str:
     return key
 
 
-async def _listen(host: Host, address: str) -> asyncio.Server:
+async def _listen(host: LineServer, address: str) -> asyncio.Server:
     with contextlib.suppress(FileNotFoundError):
         os.unlink(address)
     before = os.umask(0o177)
@@ -292,7 +292,7 @@ async def _listen(host: Host, address: str) -> asyncio.Server:
         os.umask(before)
 
 
-async def _until_idle(retinue: Retinue, host: Host, leave: asyncio.Event, idle_seconds: float) -> None:
+async def _until_idle(retinue: Retinue, host: LineServer, leave: asyncio.Event, idle_seconds: float) -> None:
     beat = max(0.05, min(1.0, idle_seconds / 4))
     loop = asyncio.get_running_loop()
     last = loop.time()
@@ -307,11 +307,11 @@ async def _until_idle(retinue: Retinue, host: Host, leave: asyncio.Event, idle_s
 
 def _left_open(store: str) -> tuple[list[str], tuple[str, ...]]:
     """The agents and models of the runs that an earlier process has left open."""
-    from retinue.store.sqlite.reader import Reader
+    from retinue.store.sqlite.reader import SqliteReader
 
     if not os.path.exists(store):
         return [], ()
-    reader = Reader(store)
+    reader = SqliteReader(store)
     try:
         reader.open()
         rows = reader.load().open
@@ -323,7 +323,7 @@ def _left_open(store: str) -> tuple[list[str], tuple[str, ...]]:
     return list(agents), tuple(dict.fromkeys(row.spec.model for row in rows if ":" in row.spec.model))
 
 
-async def _recall(plans: Plans, name: str) -> Any:
+async def _recall(plans: AgentBuilder, name: str) -> Any:
     try:
         return await plans.home(name)
     except ConfigError as error:
@@ -331,7 +331,7 @@ async def _recall(plans: Plans, name: str) -> Any:
         return None
 
 
-def _is_found(lender: Lender, name: str) -> bool:
+def _is_found(lender: KeyedCatalog, name: str) -> bool:
     try:
         return name != OFFLINE and lender.find(name) is not None
     except ConfigError as error:

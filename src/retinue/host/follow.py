@@ -7,20 +7,20 @@ from collections.abc import AsyncIterator
 from retinue.api import Retinue
 from retinue.core.state import calls_of
 from retinue.errors import NotFound
-from retinue.host.message_cursor import Place, inherited
-from retinue.host.requests import Begun, Item, Said, Stepped, Stood
+from retinue.host.message_cursor import MessageCursor, inherited
+from retinue.host.requests import Item, RunChanged, RunStarted, Said, Stepped
 from retinue.outcomes import state_word
 from retinue.runtime.bus import Delta, Step
 from retinue.steps import run_of
 from retinue.store.base import Row
 
 
-class Follower:
+class TreeFollower:
     """Tells of a run and everything below it: who begins, each step, what was said, how each stands."""
 
     def __init__(self, retinue: Retinue, *, is_late: bool) -> None:
         self._retinue, self._is_late = retinue, is_late
-        self._places: dict[str, Place] = {}
+        self._places: dict[str, MessageCursor] = {}
         self._stood: dict[str, object] = {}
 
     async def about(self, step: Step) -> AsyncIterator[Item]:
@@ -31,8 +31,8 @@ class Follower:
             return
         place = self._places.get(run)
         if place is None:
-            place = self._places[run] = Place(row.run.length if self._is_late else inherited(row))
-            yield Begun(spec=row.spec)
+            place = self._places[run] = MessageCursor(row.run.length if self._is_late else inherited(row))
+            yield RunStarted(spec=row.spec)
         yield Stepped(seq=step.seq, entry=step.entry)
         if place.known < row.run.length:
             place.add(await self._retinue.messages(run, place.known))
@@ -41,12 +41,12 @@ class Follower:
         stands = _stands(row)
         if self._stood.get(run) != stands:
             self._stood[run] = stands
-            yield Stood(row=row)
+            yield RunChanged(row=row)
 
 
 async def follow(retinue: Retinue, top: str, after: int = 0, *, deltas: bool = False) -> AsyncIterator[Item]:
     """Everything about a tree: from the log behind position `after`, then as it comes, until its top has ended."""
-    told = Follower(retinue, is_late=after > 0)
+    told = TreeFollower(retinue, is_late=after > 0)
     async for item in retinue.watch(top, after, deltas=deltas):
         if isinstance(item, Delta):
             yield Said(run=item.run, attempt=item.attempt, text=item.text)

@@ -20,7 +20,7 @@ from retinue.core.state import Ended
 from retinue.core.values import Budget, Capabilities
 from retinue.errors import NotFound, Refused, RetinueError, StoreFull
 from retinue.host import requests as wire
-from retinue.host.builder import Plans
+from retinue.host.builder import AgentBuilder
 from retinue.host.follow import follow
 from retinue.host.mcp_pool import told
 from retinue.host.plan import Plan
@@ -33,10 +33,10 @@ STUCK_SECONDS = 0.5
 RAISED = ("tokens", "usd", "turns", "calls", "seconds")
 
 
-class Desk:
+class Host:
     """Does what is wanted, with one runtime."""
 
-    def __init__(self, retinue: Retinue, plans: Plans, leave: asyncio.Event, store: str = "") -> None:
+    def __init__(self, retinue: Retinue, plans: AgentBuilder, leave: asyncio.Event, store: str = "") -> None:
         self._retinue, self._plans, self._leave, self._store = retinue, plans, leave, store
 
     async def do(self, want: wire.AnyWant, tell: Tell) -> Any:
@@ -239,7 +239,7 @@ async def _told(tell: Tell, item: wire.Compacting) -> None:
         await tell(item)
 
 
-def _options(terms: wire.Terms, label: str, agent: Agent | None = None) -> dict[str, Any]:
+def _options(terms: wire.RunTerms, label: str, agent: Agent | None = None) -> dict[str, Any]:
     """The options of a run, as the runtime takes them. What an agent's file allows itself binds as well: the stricter
     of the two holds, and of its budget whatever nobody has set otherwise."""
     out: dict[str, Any] = {"label": terms.label or label}
@@ -267,7 +267,7 @@ def _options(terms: wire.Terms, label: str, agent: Agent | None = None) -> dict[
     return out
 
 
-def _access(terms: wire.Terms, held: Capabilities) -> Capabilities:
+def _access(terms: wire.RunTerms, held: Capabilities) -> Capabilities:
     changes: dict[str, Any] = {}
     if terms.mode:
         changes["mode"] = terms.mode
@@ -282,7 +282,7 @@ def _access(terms: wire.Terms, held: Capabilities) -> Capabilities:
     return replace(held, **changes) if changes else held
 
 
-def _again(row: Row, terms: wire.Terms, agent: Agent) -> dict[str, Any]:
+def _again(row: Row, terms: wire.RunTerms, agent: Agent) -> dict[str, Any]:
     """The options of a run that goes on from another: what held for that one, where nothing else is asked for."""
     spec, order = row.spec, row.spec.order
     held = row.run.access or spec.capabilities

@@ -13,15 +13,15 @@ from pathlib import Path
 from retinue.api import Retinue
 from retinue.errors import HostGone
 from retinue.host import requests as wire
-from retinue.host.builder import Plans
-from retinue.host.client import Client
-from retinue.host.daemon import Host, is_bare, rules_of
-from retinue.host.host import Desk
-from retinue.host.keys import Lender
+from retinue.host.builder import AgentBuilder
+from retinue.host.client import HostClient
+from retinue.host.daemon import LineServer, is_bare, rules_of
+from retinue.host.host import Host
+from retinue.host.keys import KeyedCatalog
 from retinue.host.mcp_pool import McpPool
 
 
-class LocalHost:
+class InProcessHost:
     """Runs in a thread and speaks over a pair of sockets, as one in another process would."""
 
     def __init__(self, env: Mapping[str, str], workspace: str, pins: Path | None = None) -> None:
@@ -31,10 +31,10 @@ class LocalHost:
         self.error: Exception | None = None
         self._thread = threading.Thread(target=self._run, name="retinue host", daemon=True)
 
-    def __enter__(self) -> Client:
+    def __enter__(self) -> HostClient:
         self._thread.start()
         try:
-            return Client(self._ours, self._env, self._key)
+            return HostClient(self._ours, self._env, self._key)
         except HostGone:
             self._thread.join(10)
             raise self.error or HostGone("the host in this process went away") from None
@@ -54,7 +54,7 @@ class LocalHost:
             self._theirs.close()
 
     async def _serve(self) -> None:
-        lender = Lender(self._env)
+        lender = KeyedCatalog(self._env)
         pool = McpPool(self._pins, lender.environ, lender.redactor)
         try:
             rules = rules_of(self._env)
@@ -66,9 +66,9 @@ class LocalHost:
                 unsafe_bare=is_bare(),
                 secrets=lender.redactor,
             ) as retinue:
-                plans = Plans("", lender, pool)
+                plans = AgentBuilder("", lender, pool)
                 plans.learn = retinue.offer_model
-                host = Host(Desk(retinue, plans, asyncio.Event()), lender, "", self._key)
+                host = LineServer(Host(retinue, plans, asyncio.Event()), lender, "", self._key)
                 reader, writer = await asyncio.open_unix_connection(sock=self._theirs, limit=wire.LINE_LIMIT)
                 await host.attend(reader, writer)
         finally:

@@ -52,7 +52,7 @@ def offline_model() -> Any:
     return ExplorerModel()
 
 
-class Lender:
+class KeyedCatalog:
     """A catalog that can be given other keys while it is used: what is brought last holds for every call after it.
     `redactor` knows every key that was ever brought."""
 
@@ -109,7 +109,7 @@ class Lender:
             from retinue.models.local import local_model
 
             return local_model(name, name.removeprefix("local/"), self._environ)
-        return Lent(name, self.now(name).info, self.now)
+        return CatalogModel(name, self.now(name).info, self.now)
 
     def environ(self) -> Mapping[str, str]:
         """What commands have brought."""
@@ -124,7 +124,7 @@ class Lender:
             await catalog.close()
 
 
-class Lent:
+class CatalogModel:
     """A model of a catalog that may be replaced."""
 
     def __init__(self, name: str, info: ModelInfo, find: Callable[[str], Model]) -> None:

@@ -15,7 +15,7 @@ import apsw
 from retinue.core.state_names import ENDS, agent_label, short_id, shown_state, state_text
 from retinue.errors import NotFound, StoreCorrupt
 from retinue.formats.safe_text import one_line
-from retinue.host.project_paths import Places
+from retinue.host.project_paths import ProjectPaths
 from retinue.sandbox.regular_file import read_small
 from retinue.store.sqlite.database_file import connect
 from retinue.store.sqlite.sqlite_errors import reading
@@ -28,7 +28,7 @@ select r.id, r.parent, r.root, s.body, r.body, r.state, r.created_at, r.ended_at
 from runs r join specs s on s.run = r.n left join accounts a on a.id = r.id"""
 
 
-class Line(NamedTuple):
+class ListedRun(NamedTuple):
     """One run of a listing. `tokens` and `usd` (None: its model's price is not known) are of its whole tree,
     `own_tokens` of itself; what of them is only a bound is in `tokens_estimated` and `usd_estimated`. `waits_for` is
     what keeps its provider, when it waits for it; or what is asked about the limit, of the run `limit_of`, at which it
@@ -68,10 +68,10 @@ class Line(NamedTuple):
         return f"{one_line(self.label, 60)} {self.short}"
 
 
-class Shelf:
+class RunListing:
     """A store that is only looked at. One whose file is missing is empty."""
 
-    def __init__(self, places: Places) -> None:
+    def __init__(self, places: ProjectPaths) -> None:
         self.places = places
         self._db: apsw.Connection | None = None
         if os.path.exists(places.store):
@@ -80,14 +80,14 @@ class Shelf:
         self._unpriced: set[str] = set()
         self._attended = self._db is not None and is_attended(places.store)
 
-    def __enter__(self) -> Shelf:
+    def __enter__(self) -> RunListing:
         return self
 
     def __exit__(self, *exc: object) -> None:
         if self._db is not None:
             self._db.close(True)
 
-    def roots(self, *, recent_since: int | None = None, limit: int = 1_000) -> list[Line]:
+    def roots(self, *, recent_since: int | None = None, limit: int = 1_000) -> list[ListedRun]:
         """Runs that a person started, newest first: all, or those that are open or have ended since."""
         where, args = "where r.parent = ''", list[Any]()
         if recent_since is not None:
@@ -95,21 +95,21 @@ class Shelf:
             args.append(recent_since)
         return list(self._lines(f"{where} order by r.n desc limit ?", (*args, limit)))
 
-    def below(self, root: str) -> list[Line]:
+    def below(self, root: str) -> list[ListedRun]:
         """Everything below a root, in the order in which it came."""
         return list(self._lines("where r.root = ? and r.parent <> '' order by r.n", (root,)))
 
-    def line(self, id: str) -> Line | None:
+    def line(self, id: str) -> ListedRun | None:
         return next(self._lines("where r.id = ?", (id,)), None)
 
-    def open_runs(self) -> list[Line]:
+    def open_runs(self) -> list[ListedRun]:
         return list(self._lines("where r.open = 1 order by r.n", ()))
 
     def version(self) -> int:
         """Changes when anything was committed."""
         return 0 if self._db is None else int(self._db.pragma("data_version"))
 
-    def _lines(self, tail: str, args: Sequence[Any]) -> Iterator[Line]:
+    def _lines(self, tail: str, args: Sequence[Any]) -> Iterator[ListedRun]:
         if self._db is None:
             return
         with reading(self.places.store):
@@ -139,7 +139,7 @@ class Shelf:
         state: str,
         times: tuple[int, int | None],
         account: bytes | None,
-    ) -> Line:
+    ) -> ListedRun:
         order, usage = spec["order"], run.get("usage", {})
         books = json.loads(account) if account else {}
         spent, guess = books.get("spent") or [0, 0, 0, 0], books.get("guess") or [0, 0, 0]
@@ -148,7 +148,7 @@ class Shelf:
         waits_for = at.get("waits_for", "") if at.get("retry_at") is not None else ""
         limit_of = at.get("account", "") if at.get("asks") else ""
         word = "needs_input" if limit_of == id else "waiting" if waits_for else word
-        return Line(
+        return ListedRun(
             id=id,
             short=short_id(id),
             parent=parent,
@@ -177,11 +177,11 @@ class Shelf:
             group=order.get("group", "") if order.get("group_size") else "",
         )
 
-    def open_group(self, id: str) -> list[Line]:
+    def open_group(self, id: str) -> list[ListedRun]:
         """Who is still at work in a group of background work."""
         return [line for line in self.open_runs() if line.group == id] if id else []
 
-    def resolve(self, address: str) -> Line:
+    def resolve(self, address: str) -> ListedRun:
         """The run that an address means: part of an id, a name, `latest`, or `run/agent` for one below it."""
         head, *rest = [part for part in address.strip().split("/") if part] or [""]
         found = self._pick(self._heads(head), address)
@@ -189,7 +189,7 @@ class Shelf:
             found = self._pick(_named(part, self._under(found)), address)
         return found
 
-    def _heads(self, head: str) -> list[Line]:
+    def _heads(self, head: str) -> list[ListedRun]:
         if head in LATEST:
             return self.roots(limit=1)
         if _HEX.fullmatch(head.lower()):
@@ -200,7 +200,7 @@ class Shelf:
                 return exact or found
         return _named(head, self.roots(limit=10_000), newest=True) if head else []
 
-    def _under(self, top: Line) -> list[Line]:
+    def _under(self, top: ListedRun) -> list[ListedRun]:
         lines, kin = self.below(top.root), {top.id}
         out = []
         for line in lines:
@@ -209,7 +209,7 @@ class Shelf:
                 out.append(line)
         return out
 
-    def _pick(self, found: list[Line], address: str) -> Line:
+    def _pick(self, found: list[ListedRun], address: str) -> ListedRun:
         if not found:
             where = self.places.root
             raise NotFound(f"there is no run {address!r} in {where}. `retinue ps --all --tree` lists what there is.")
@@ -227,7 +227,7 @@ def _is_priced(model: dict[str, Any]) -> bool:
     return None not in (model.get("price_in"), model.get("price_out"))
 
 
-def _named(name: str, lines: list[Line], *, newest: bool = False) -> list[Line]:
+def _named(name: str, lines: list[ListedRun], *, newest: bool = False) -> list[ListedRun]:
     """Those of this name; otherwise those whose name or id begins so. `newest`: of several with one name the last."""
     exact = [line for line in lines if name in (line.label, line.agent)]
     if exact:

@@ -20,7 +20,7 @@ from retinue.host.plan import Plan
 from retinue.host.server_secrets import put_back
 
 if TYPE_CHECKING:
-    from retinue.tools.mcp_client import Complaint, McpServers, ServerConfig, Status
+    from retinue.tools.mcp_client import McpServers, ServerComplaint, ServerConfig, ServerStatus
 
 START_SECONDS = 15.0
 """How long the start of a run waits for servers. Those that come later are there for the next run."""
@@ -74,15 +74,17 @@ class McpPool:
             raise wrong
         return self._pools[key]
 
-    def _configs(self, plan: Plan) -> tuple[list[ServerConfig], list[Complaint]]:
+    def _configs(self, plan: Plan) -> tuple[list[ServerConfig], list[ServerComplaint]]:
         from retinue.tools.mcp_client.config_dialects import ROOTS, translate
-        from retinue.tools.mcp_client.server_config import Source
+        from retinue.tools.mcp_client.server_config import ServerConfigSource
 
         configs, complaints = [], []
         for source in plan.servers:
             source = put_back(source, self._all())
             tree = {ROOTS.get(source.dialect, "mcpServers"): source.servers}
-            found, wrong = translate(tree, Source(file=source.file, dialect=source.dialect), self._all(), {})
+            found, wrong = translate(
+                tree, ServerConfigSource(file=source.file, dialect=source.dialect), self._all(), {}
+            )
             configs += found
             complaints += [c for c in wrong if c.fatal]
         return configs, complaints
@@ -102,7 +104,7 @@ class McpPool:
         await asyncio.gather(*(self._drop(key) for key in list(self._pools)))
 
 
-def told(status: Status) -> dict[str, Any]:
+def told(status: ServerStatus) -> dict[str, Any]:
     """How a server is, for the wire and for people."""
     return {
         "name": status.name,

@@ -27,7 +27,7 @@ _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 @dataclass
-class Found:
+class ServerSources:
     """Servers that can be started, and what became of the others. `left_out` are in the form of `mcp_pool.told`."""
 
     sources: list[ServerSource] = field(default_factory=list)
@@ -55,7 +55,7 @@ def find_servers(
     trusted: bool,
     more: Mapping[str, Any] | None = None,
     disabled: Sequence[str] = (),
-) -> Found:
+) -> ServerSources:
     """The first that names a server wins: command line, configuration (`more`), project (the nearest folder first),
     user. Those that are `disabled` are left out wherever they stand."""
     found = _find(project, given, strict, trusted, more or {})
@@ -63,11 +63,13 @@ def find_servers(
         replace(source, servers={n: entry for n, entry in source.servers.items() if n not in disabled})
         for source in found.sources
     ]
-    return Found([source for source in kept if source.servers], found.left_out, found.names - set(disabled))
+    return ServerSources([source for source in kept if source.servers], found.left_out, found.names - set(disabled))
 
 
-def _find(project: Project, given: Sequence[str], strict: bool, trusted: bool, more: Mapping[str, Any]) -> Found:
-    found = Found()
+def _find(
+    project: Project, given: Sequence[str], strict: bool, trusted: bool, more: Mapping[str, Any]
+) -> ServerSources:
+    found = ServerSources()
     for text in given:
         if text.lstrip().startswith("{"):
             _add(found, text.encode(), None, project.environ)
@@ -112,7 +114,7 @@ def _read(path: Path, said: str) -> bytes:
 
 
 def _add(
-    found: Found,
+    found: ServerSources,
     raw: bytes,
     path: Path | None,
     environ: Mapping[str, str],
@@ -122,7 +124,7 @@ def _add(
 ) -> None:
     """Take the servers of one file. A file that somebody has named and that cannot be read is an error."""
     from retinue.tools.mcp_client.config_dialects import dialect_of, entries, translate
-    from retinue.tools.mcp_client.server_config import Source
+    from retinue.tools.mcp_client.server_config import ServerConfigSource
 
     name = str(path or "")
     try:
@@ -132,7 +134,7 @@ def _add(
             raise ConfigError(f"{name or '--mcp-config'}: {error}.") from None
         found.left_out.append(_told("", "failed", str(error), name))
         return
-    source = Source(file=name, dialect=dialect or dialect_of(tree, path))
+    source = ServerConfigSource(file=name, dialect=dialect or dialect_of(tree, path))
     servers, complaints = translate(tree, source, environ, {})
     for complaint in complaints:
         if complaint.fatal and not complaint.server and is_ours:
@@ -146,16 +148,16 @@ def _add(
         found.sources.append(ServerSource(file=name, dialect=source.dialect, servers=taken))
 
 
-def _list(found: Found, path: Path) -> None:
+def _list(found: ServerSources, path: Path) -> None:
     """Name what a project would start, and start nothing."""
     from retinue.tools.mcp_client.config_dialects import dialect_of, entries
-    from retinue.tools.mcp_client.server_config import Source
+    from retinue.tools.mcp_client.server_config import ServerConfigSource
 
     try:
         tree = tree_of(_read(path, str(path)), path)
     except (ValueError, ConfigError):
         return
-    for name in entries(tree, Source(file=str(path), dialect=dialect_of(tree, path)))[0]:
+    for name in entries(tree, ServerConfigSource(file=str(path), dialect=dialect_of(tree, path)))[0]:
         said = "the project is not trusted: look at the file, then `retinue trust`"
         found.left_out.append(_told(reveal(name, keep="")[:100], "untrusted", said, str(path)))
 

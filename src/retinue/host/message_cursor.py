@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from retinue.core.events import Entry, Replied
+from retinue.core.events import LogEntry, Replied
 from retinue.core.values import Assistant, Message
-from retinue.host.requests import Heard
+from retinue.host.requests import MessageAdded
 from retinue.store.base import Row
 
 
-class Place:
+class MessageCursor:
     """The messages of one run that were not told yet; `n` is the number of the first of them."""
 
     def __init__(self, n: int, messages: Sequence[Message] = ()) -> None:
@@ -24,7 +24,7 @@ class Place:
     def add(self, messages: Sequence[Message]) -> None:
         self._messages.extend(messages)
 
-    def hear(self, run: str, entry: Entry) -> Iterator[Heard]:
+    def hear(self, run: str, entry: LogEntry) -> Iterator[MessageAdded]:
         """What can be told with a step."""
         replies = int(isinstance(entry.event, Replied) and not entry.stale)
         while self._messages:
@@ -34,13 +34,13 @@ class Place:
                 replies -= 1
             yield self._one(run)
 
-    def rest(self, run: str) -> Iterator[Heard]:
+    def rest(self, run: str) -> Iterator[MessageAdded]:
         while self._messages:
             yield self._one(run)
 
-    def _one(self, run: str) -> Heard:
+    def _one(self, run: str) -> MessageAdded:
         self.n += 1
-        return Heard(run=run, n=self.n - 1, message=self._messages.pop(0))
+        return MessageAdded(run=run, n=self.n - 1, message=self._messages.pop(0))
 
 
 def inherited(row: Row) -> int:

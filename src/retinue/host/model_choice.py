@@ -31,7 +31,7 @@ SHORT = {
 _FAMILIES = {"claude": "anthropic", "gpt": "openai", "o1": "openai", "o3": "openai", "o4": "openai", "gemini": "gemini"}
 
 
-class Choice(NamedTuple):
+class ModelChoice(NamedTuple):
     """A model, the reason for it, and what else could be used."""
 
     model: str
@@ -39,7 +39,7 @@ class Choice(NamedTuple):
     hints: tuple[str, ...] = ()
 
 
-def choose(environ: Mapping[str, str], *, flag: str = "", agent: str = "", config: str = "") -> Choice:
+def choose(environ: Mapping[str, str], *, flag: str = "", agent: str = "", config: str = "") -> ModelChoice:
     """The model for a run. Raises `ConfigError` for a name that means nothing, `NoProvider` for a missing key."""
     told = environ.get("RETINUE_MODEL", "")
     for name, why in (
@@ -49,18 +49,18 @@ def choose(environ: Mapping[str, str], *, flag: str = "", agent: str = "", confi
         (told, "RETINUE_MODEL"),
     ):
         if name and name != "inherit":
-            return Choice(checked(name, environ), why)
+            return ModelChoice(checked(name, environ), why)
     from retinue.models.providers import PROVIDERS
 
     for name, model in DEFAULTS.items():
         provider = PROVIDERS[name]
         found = next((key for key in provider.keys if environ.get(key, "").strip()), "")
         if found:
-            return Choice(checked(f"{name}:{model}", environ), f"{found} is set")
+            return ModelChoice(checked(f"{name}:{model}", environ), f"{found} is set")
     keys = [key for p in PROVIDERS.values() if p.name not in DEFAULTS for key in p.keys if environ.get(key, "").strip()]
     hints = [f"{key} is set: name one of its models with --model PROVIDER:MODEL" for key in keys]
     hints += [f"a local server answers: use it with --model {name}:MODEL" for name in local_servers(environ)]
-    return Choice(OFFLINE, "no model configured", tuple(hints))
+    return ModelChoice(OFFLINE, "no model configured", tuple(hints))
 
 
 def checked(name: str, environ: Mapping[str, str]) -> str:

@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
-from retinue.agent_files.agent_spec import AgentSpec, Source
-from retinue.agent_files.agents_md import LoadedFile
+from retinue.agent_files.agent_spec import AgentSpec, DefinitionSource
+from retinue.agent_files.agents_md import AgentsMdFile
 from retinue.agent_files.skills import Skill
 from retinue.core.values import Capabilities, Value
 
@@ -23,7 +23,7 @@ MAIN = AgentSpec(
     name="main",
     description="The agent that works when none is named.",
     instructions=INSTRUCTIONS,
-    source=Source(scope="built-in"),
+    source=DefinitionSource(scope="built-in"),
 )
 
 
@@ -55,7 +55,7 @@ class Plan(Value):
     access: Capabilities = Capabilities()
     only: tuple[str, ...] | None = None
     never: tuple[str, ...] = ()
-    files: tuple[LoadedFile, ...] = ()
+    files: tuple[AgentsMdFile, ...] = ()
     skills: tuple[Skill, ...] = ()
     servers: tuple[ServerSource, ...] = ()
     root: str = ""

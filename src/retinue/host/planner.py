@@ -22,12 +22,12 @@ from retinue.host.run_setup import RunSetup
 
 
 @dataclass(frozen=True)
-class Planned:
+class PlannedRun:
     """A plan, the choice of its model, and what the host has to be told beside it: `env`, the values of variables that
     servers name. `notes` are lines for the person; `left_out` are servers that are not started."""
 
     plan: Plan
-    choice: provider.Choice
+    choice: provider.ModelChoice
     env: dict[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     left_out: tuple[dict[str, Any], ...] = ()
@@ -37,7 +37,7 @@ class Planned:
         return tuple(spec.name for spec in self.plan.specs if spec.name != self.plan.lead)
 
 
-def make_plan(project: Project, setup: RunSetup, value: Configuration | None = None) -> Planned:
+def make_plan(project: Project, setup: RunSetup, value: Configuration | None = None) -> PlannedRun:
     """Whoever works in a run: what is asked for, what the configuration `value` says, and what is found in files."""
     value = value or Configuration()
     usual, family_settings = configured.families(value)
@@ -83,7 +83,7 @@ def make_plan(project: Project, setup: RunSetup, value: Configuration | None = N
         root=project.paths.root,
     )
     notes = [*unknown, *unusable, *filter(None, [project.trust.why_not])]
-    return Planned(plan, choice, env, tuple(notes), tuple(servers.left_out))
+    return PlannedRun(plan, choice, env, tuple(notes), tuple(servers.left_out))
 
 
 def _models(project: Project, specs: Any, value: Configuration) -> tuple[dict[str, str], list[str]]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from retinue.core.redaction import Redactor
 from retinue.core.secret_values import secrets_of
-from retinue.host.project_paths import Places
+from retinue.host.project_paths import ProjectPaths
 from retinue.host.project_trust import TrustCheck
 
 
@@ -16,7 +16,7 @@ class Project:
     """`environ` may have what the configuration says of keys and addresses; `trust` was looked up without it."""
 
     environ: Mapping[str, str]
-    paths: Places
+    paths: ProjectPaths
     trust: TrustCheck
 
     @property
@@ -25,5 +25,5 @@ class Project:
         return Redactor(secrets_of(self.environ))
 
     @staticmethod
-    def of(environ: Mapping[str, str], paths: Places) -> Project:
+    def of(environ: Mapping[str, str], paths: ProjectPaths) -> Project:
         return Project(environ, paths, TrustCheck(environ, paths))

@@ -12,11 +12,11 @@ from retinue.host.project import Project
 from retinue.host.project_paths import config_home
 
 if TYPE_CHECKING:
-    from retinue.agent_files.agent_spec import AgentSpec, Library
+    from retinue.agent_files.agent_spec import AgentSpec, FoundAgents
     from retinue.agent_files.skills import Skill
 
 
-def library(project: Project, agents: str = "", *, trusted: bool | None = None) -> Library:
+def library(project: Project, agents: str = "", *, trusted: bool | None = None) -> FoundAgents:
     """The agents that can be found from where the command was given; `agents` is what --agents was told. Those of the
     folders that are configured come behind."""
     from retinue.agent_files.discovery import find_agents
@@ -62,7 +62,7 @@ def _path(project: Project, agents: str) -> str:
     return agents if is_json else os.path.join(project.paths.cwd, os.path.expanduser(agents))
 
 
-def lead_of(found: Library, name: str) -> AgentSpec:
+def lead_of(found: FoundAgents, name: str) -> AgentSpec:
     """The agent that was asked for by its name; the built-in one when none was, whatever a file calls itself."""
     if not name:
         return MAIN
@@ -81,7 +81,7 @@ def lead_of(found: Library, name: str) -> AgentSpec:
     raise NotFound(f"there is no agent {name!r} here{'; ' + hint if hint else '.'} `retinue agents list` shows them.")
 
 
-def staff_of(found: Library, lead: AgentSpec, *, trusted: bool) -> dict[str, AgentSpec]:
+def staff_of(found: FoundAgents, lead: AgentSpec, *, trusted: bool) -> dict[str, AgentSpec]:
     """Whom the lead may meet: all agents, but for those of a project that nobody has trusted."""
     out = {lead.name: lead}
     for name, spec in found.agents.items():

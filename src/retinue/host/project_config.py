@@ -12,7 +12,7 @@ from retinue.host.project_paths import config_home
 from retinue.sandbox.regular_file import read_small
 
 if TYPE_CHECKING:
-    from retinue.config.layers import Layer, Settings
+    from retinue.config.layers import EffectiveSettings, Layer
 
 NAMES = ("config.toml", "config.json5", "config.json")
 
@@ -38,10 +38,10 @@ def _first(folder: str) -> str:
     return next((path for path in there if os.path.lexists(path)), os.path.join(folder, NAMES[0]))
 
 
-def load(project: Project, *, strict: bool = True, flags: Mapping[str, Any] | None = None) -> Settings:
+def load(project: Project, *, strict: bool = True, flags: Mapping[str, Any] | None = None) -> EffectiveSettings:
     """The effective configuration. With `strict` every mistake of every place is raised at once, as `ConfigProblems`;
     without, they are in `problems`. What is not used because it is not trusted is told in `notes`."""
-    from retinue.config.layers import Settings, read_environment, read_flags, read_layer
+    from retinue.config.layers import EffectiveSettings, read_environment, read_flags, read_layer
 
     layers: list[Layer] = []
     user = user_file(project.environ)
@@ -54,7 +54,7 @@ def load(project: Project, *, strict: bool = True, flags: Mapping[str, Any] | No
     ]
     layers += ours
     layers += [read_environment(project.environ), read_flags(flags or {})]
-    settings = Settings(layers, notes)
+    settings = EffectiveSettings(layers, notes)
     return settings.checked() if strict else settings
 
 
@@ -71,7 +71,7 @@ TOLD = {
 """Settings whose readers look at the environment only."""
 
 
-def environment(project: Project, settings: Settings) -> dict[str, str]:
+def environment(project: Project, settings: EffectiveSettings) -> dict[str, str]:
     """The environment of a command with what is configured in files: keys and addresses of providers, what models cost,
     how fast providers are called, and `TOLD`."""
     from retinue.config.model_config import declarations, model_environment

@@ -16,7 +16,7 @@ from retinue.errors import ConfigError
 from retinue.sandbox.private_paths import refuse_links
 
 __all__ = [
-    "Places",
+    "ProjectPaths",
     "config_home",
     "data_home",
     "every_store",
@@ -46,7 +46,7 @@ SOCKET_LIMIT = 107
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class ProjectPaths:
     """The places of one project. `root` is its directory, `cwd` where the command was given."""
 
     root: str
@@ -94,7 +94,7 @@ def project_root(cwd: str) -> str:
         here = above
 
 
-def find(environ: Mapping[str, str], *, cwd: str = "", store: str = "") -> Places:
+def find(environ: Mapping[str, str], *, cwd: str = "", store: str = "") -> ProjectPaths:
     """The places for a command given in `cwd`, with the store that was named or the one of the project."""
     try:
         here = os.path.abspath(cwd or os.getcwd())
@@ -113,7 +113,7 @@ def find(environ: Mapping[str, str], *, cwd: str = "", store: str = "") -> Place
         name = _key(os.path.realpath(root))
         file = os.path.join(data_home(environ), "projects", name, "retinue.db")
     log = os.path.join(state_home(environ), "log", f"{name}.log")
-    return Places(root=root, cwd=here, store=file, socket=_socket(environ, file, name), log=log)
+    return ProjectPaths(root=root, cwd=here, store=file, socket=_socket(environ, file, name), log=log)
 
 
 def has_source(cwd: str) -> bool:
@@ -125,7 +125,7 @@ def has_source(cwd: str) -> bool:
     return os.path.isdir(os.path.join(project_root(cwd), ".git")) or bool(names & MANIFESTS)
 
 
-def prepare(environ: Mapping[str, str], places: Places, *, is_project: bool) -> None:
+def prepare(environ: Mapping[str, str], places: ProjectPaths, *, is_project: bool) -> None:
     """Make the directories of the store, the socket and the log, each for its owner alone."""
     private_directory(os.path.dirname(places.log))
     private_directory(os.path.dirname(places.store), strict=is_project)
@@ -200,9 +200,9 @@ def _socket(environ: Mapping[str, str], store: str, name: str) -> str:
     return os.path.join(last, f"{hashlib.sha256(os.fsencode(store)).hexdigest()[:16]}.sock")
 
 
-def of_project(environ: Mapping[str, str], places: Places, name: str) -> Places:
+def of_project(environ: Mapping[str, str], places: ProjectPaths, name: str) -> ProjectPaths:
     """The places of a project that is known by the name of its folder among all projects."""
     log = os.path.join(state_home(environ), "log", f"{name}.log")
-    return Places(
+    return ProjectPaths(
         root=places.root, cwd=places.cwd, store=places.store, socket=_socket(environ, places.store, name), log=log
     )

@@ -10,11 +10,11 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from retinue.errors import ConfigError
-from retinue.host.project_paths import Places, data_home
+from retinue.host.project_paths import ProjectPaths, data_home
 from retinue.sandbox.regular_file import read_small
 
 if TYPE_CHECKING:
-    from retinue.config.trust_record import Standing, Trust
+    from retinue.config.trust_record import ProjectTrust, TrustFile
 
 
 MOST_BYTES = 8 << 20
@@ -32,16 +32,16 @@ def trust_file(environ: Mapping[str, str]) -> str:
     return os.path.join(data_home(environ), "trust.json")
 
 
-def open_trust_file(environ: Mapping[str, str]) -> Trust:
-    from retinue.config.trust_record import Trust
+def open_trust_file(environ: Mapping[str, str]) -> TrustFile:
+    from retinue.config.trust_record import TrustFile
 
-    return Trust(trust_file(environ))
+    return TrustFile(trust_file(environ))
 
 
 class TrustCheck:
     """How it stands with the trust in a project, seen from where the command was given: looked up once."""
 
-    def __init__(self, environ: Mapping[str, str], paths: Places) -> None:
+    def __init__(self, environ: Mapping[str, str], paths: ProjectPaths) -> None:
         self._environ, self._paths = environ, paths
 
     @property
@@ -50,16 +50,16 @@ class TrustCheck:
         home = os.path.realpath(self._environ.get("HOME") or "/")
         return os.path.realpath(self._paths.root) in ("/", home)
 
-    def look(self) -> Standing:
+    def look(self) -> ProjectTrust:
         """What is so now. Raises `ConfigError` when the file that says so cannot be used."""
-        from retinue.config.trust_record import Standing
+        from retinue.config.trust_record import ProjectTrust
 
         if self.is_home:
-            return Standing(root=os.path.realpath(self._paths.root), state="empty", files={})
+            return ProjectTrust(root=os.path.realpath(self._paths.root), state="empty", files={})
         return open_trust_file(self._environ).standing(self._paths.root, self._paths.cwd)
 
     @cached_property
-    def _standing(self) -> Standing | str:
+    def _standing(self) -> ProjectTrust | str:
         """How it stands, or why nobody can say."""
         try:
             return self.look()

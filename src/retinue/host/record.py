@@ -8,24 +8,24 @@ from retinue.core.events import ChildEnded, Requested
 from retinue.core.state import Ended
 from retinue.core.values import Message
 from retinue.errors import NotFound
-from retinue.host.message_cursor import Place, inherited
-from retinue.host.project_paths import Places
-from retinue.host.requests import Begun, Item, Stepped, Stood
+from retinue.host.message_cursor import MessageCursor, inherited
+from retinue.host.project_paths import ProjectPaths
+from retinue.host.requests import Item, RunChanged, RunStarted, Stepped
 from retinue.steps import TreeRecord
 from retinue.store.base import Row
-from retinue.store.sqlite.reader import Reader
+from retinue.store.sqlite.reader import SqliteReader
 
 
-class Book(Reader):
+class RecordReader(SqliteReader):
     """A store's file, read only."""
 
-    def __init__(self, places: Places) -> None:
+    def __init__(self, places: ProjectPaths) -> None:
         super().__init__(places.store)
         if not places.exists:
             raise NotFound(f'there are no runs in {places.root} yet. Start one: `retinue run "..."`.')
         self.open()
 
-    def __enter__(self) -> Book:
+    def __enter__(self) -> RecordReader:
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -51,7 +51,7 @@ class Book(Reader):
     def history(self, final: TreeRecord) -> Iterator[Item]:
         """How a tree went, as far as it is on record: what a watcher would have been told."""
         rows = {row.spec.id: row for row in final.rows}
-        said = {id: Place(inherited(row), self.conversation(row)) for id, row in rows.items()}
+        said = {id: MessageCursor(inherited(row), self.conversation(row)) for id, row in rows.items()}
         begun: set[str] = set()
         first = self.entries(0, final.rows[0].spec.id, 1)
         after = first[0][0] - 1 if first else 0
@@ -66,13 +66,13 @@ class Book(Reader):
                     continue
                 if id not in begun:
                     begun.add(id)
-                    yield Begun(spec=row.spec)
+                    yield RunStarted(spec=row.spec)
                 yield Stepped(seq=after, entry=entry)
                 yield from said[id].hear(id, entry)
                 if isinstance(event, ChildEnded) and event.child in rows:
-                    yield Stood(row=rows[event.child])
+                    yield RunChanged(row=rows[event.child])
             if not is_open and last is not None and page[-1][1].at > last:
                 break
         for id, place in said.items():
             yield from place.rest(id)
-        yield Stood(row=final.rows[0])
+        yield RunChanged(row=final.rows[0])

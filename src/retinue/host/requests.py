@@ -11,7 +11,7 @@ from typing import Any, Literal
 import msgspec
 
 from retinue.core import values
-from retinue.core.events import Entry
+from retinue.core.events import LogEntry
 from retinue.core.spec import Spec
 from retinue.core.values import Message, Value
 from retinue.host.plan import Plan
@@ -43,7 +43,7 @@ class Welcome(Value):
     error: str = ""
 
 
-class Terms(Value):
+class RunTerms(Value):
     """What one run may do and spend: the parts of an order that a person sets. None and "" leave the agent's own.
     `families` are turned on or off by their names."""
 
@@ -72,14 +72,14 @@ class Start(Want):
 
     plan: Plan
     task: str
-    terms: Terms = Terms()
+    terms: RunTerms = RunTerms()
     env: dict[str, str] = msgspec.field(default_factory=dict)
 
 
 class Resume(Want):
     run: str
     task: str = ""
-    terms: Terms = Terms()
+    terms: RunTerms = RunTerms()
     plan: Plan | None = None
 
 
@@ -87,7 +87,7 @@ class Fork(Want):
     run: str
     task: str
     at: int | None = None
-    terms: Terms = Terms()
+    terms: RunTerms = RunTerms()
     plan: Plan | None = None
 
 
@@ -227,7 +227,7 @@ class Trouble(Value):
     about: str = ""
 
 
-class Begun(Value, tag="begun", tag_field="is"):
+class RunStarted(Value, tag="begun", tag_field="is"):
     """A run of the tree: sent before anything else about it."""
 
     spec: Spec
@@ -237,10 +237,10 @@ class Stepped(Value, tag="step", tag_field="is"):
     """A committed event."""
 
     seq: int
-    entry: Entry
+    entry: LogEntry
 
 
-class Heard(Value, tag="heard", tag_field="is"):
+class MessageAdded(Value, tag="heard", tag_field="is"):
     """A message of a run's conversation, by its place in it."""
 
     run: str
@@ -248,7 +248,7 @@ class Heard(Value, tag="heard", tag_field="is"):
     message: Message
 
 
-class Stood(Value, tag="stood", tag_field="is"):
+class RunChanged(Value, tag="stood", tag_field="is"):
     """How a run stands, told when its state has changed."""
 
     row: Row
@@ -262,7 +262,7 @@ class Said(Value, tag="said", tag_field="is"):
     text: str
 
 
-Item = Begun | Stepped | Heard | Stood | Said
+Item = RunStarted | Stepped | MessageAdded | RunChanged | Said
 
 
 class Compacting(Value):

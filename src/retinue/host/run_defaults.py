@@ -16,7 +16,7 @@ from retinue.host.project import Project
 from retinue.host.run_setup import tool_names
 
 if TYPE_CHECKING:
-    from retinue.config.layers import Settings
+    from retinue.config.layers import EffectiveSettings
     from retinue.config.schema import Configuration
     from retinue.tools.families.base import Family
 
@@ -39,13 +39,13 @@ JOINED = {"add_dir": "permissions.directories", "mcp_config": "mcp.files"}
 """Flags that can be given several times: what is configured comes behind."""
 
 
-def environment(project: Project, settings: Settings | None = None) -> Mapping[str, str]:
+def environment(project: Project, settings: EffectiveSettings | None = None) -> Mapping[str, str]:
     """The environment for a host, with what is configured. What is wrong with a file is told by the commands that start
     runs; the others do without it."""
     return project_config.environment(project, settings or project_config.load(project, strict=False))
 
 
-def defaults(settings: Settings, given: Mapping[str, bool], *, keep: Collection[str] = ()) -> dict[str, Any]:
+def defaults(settings: EffectiveSettings, given: Mapping[str, bool], *, keep: Collection[str] = ()) -> dict[str, Any]:
     """What is configured, by the names of flags. `given` has each flag of the command, and whether it was given: one
     that was is left out, as are those to `keep`. The environment is read by flags themselves, where there is one."""
     found: dict[str, Any] = {}
@@ -58,7 +58,7 @@ def defaults(settings: Settings, given: Mapping[str, bool], *, keep: Collection[
     return found
 
 
-def joined(settings: Settings, given: Mapping[str, bool], name: str, values: Sequence[str]) -> tuple[str, ...]:
+def joined(settings: EffectiveSettings, given: Mapping[str, bool], name: str, values: Sequence[str]) -> tuple[str, ...]:
     """The values of a flag that can be given several times, with what is configured behind them."""
     key = JOINED[name]
     kind = settings.origin(key).kind
@@ -67,7 +67,7 @@ def joined(settings: Settings, given: Mapping[str, bool], name: str, values: Seq
     return tuple(dict.fromkeys((*values, *settings.get(key))))
 
 
-def default_model(settings: Settings) -> str:
+def default_model(settings: EffectiveSettings) -> str:
     """The model that a file names; that of the environment is read where models are chosen."""
     value: str = settings.get("models.default")
     return value if settings.origin("models.default").kind != "environment" else ""

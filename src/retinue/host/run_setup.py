@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from retinue.core.values import Budget
 from retinue.errors import ConfigError
-from retinue.host.requests import Terms
+from retinue.host.requests import RunTerms
 
 _RULE = re.compile(r"[^\s,()]+(?:\([^)]*\))?")
 
@@ -39,7 +39,7 @@ class RunSetup:
     rules: tuple[str, ...] = ()
     add_dir: tuple[str, ...] = ()
 
-    def terms(self, cwd: str, questions: Literal["ask", "deny"]) -> Terms:
+    def terms(self, cwd: str, questions: Literal["ask", "deny"]) -> RunTerms:
         """What the run may do and spend, in the directory `cwd`."""
         if self.max_turns is not None and self.max_turns < 1:
             raise ConfigError(f"--max-turns must be 1 or more, not {self.max_turns}.")
@@ -47,7 +47,7 @@ class RunSetup:
             budget = Budget(usd=self.max_budget_usd, tokens=self.max_tokens)
         except ValueError as error:
             raise ConfigError(str(error)) from None
-        return Terms(
+        return RunTerms(
             label=self.name,
             cwd=cwd,
             budget=budget,

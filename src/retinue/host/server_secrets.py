@@ -54,13 +54,13 @@ def _read_again(source: ServerSource) -> dict[str, str]:
     from retinue.host.mcp_sources import tree_of
     from retinue.sandbox.bounded_read import read_file
     from retinue.tools.mcp_client.config_dialects import entries
-    from retinue.tools.mcp_client.server_config import Source
+    from retinue.tools.mcp_client.server_config import ServerConfigSource
 
     if not source.file:
         return {}
     path = Path(source.file)
     try:
-        found = entries(tree_of(read_file(path), path), Source(file=source.file, dialect=source.dialect))[0]
+        found = entries(tree_of(read_file(path), path), ServerConfigSource(file=source.file, dialect=source.dialect))[0]
     except (OSError, ValueError):
         return {}
     return take_out(replace(source, servers=found))[1]

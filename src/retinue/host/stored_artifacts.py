@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from retinue.errors import NotFound
 from retinue.formats.safe_text import one_line
-from retinue.host.project_paths import Places
+from retinue.host.project_paths import ProjectPaths
 from retinue.store.artifact_files import Artifacts
 
 LEAST = 6
 
 
-def read_artifact(paths: Places, id: str) -> bytes:
+def read_artifact(paths: ProjectPaths, id: str) -> bytes:
     """The whole of an artifact. `NotFound` when the digits name none, or several."""
     shelf = Artifacts(f"{paths.store}.artifacts")
     return shelf.get(_found(shelf, id), 0, None)

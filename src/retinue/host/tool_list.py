@@ -6,11 +6,11 @@ import asyncio
 
 from retinue.store.memory import MemoryStore
 from retinue.tools.base import Tool
-from retinue.tools.builtin.builtin_tools import NAMES, Kit
+from retinue.tools.builtin.builtin_tools import NAMES, BuiltinTools
 
 
 def builtin_tools() -> list[Tool]:
-    kit = Kit(MemoryStore())
+    kit = BuiltinTools(MemoryStore())
     tools = [kit.tool(name) for name in NAMES]
     asyncio.run(kit.close())
     return tools

@@ -23,7 +23,7 @@ class NotHttp(Exception):
     """What came is no answer in HTTP/1, or one that could be read in two ways."""
 
 
-class Head:
+class AnswerHead:
     """The status of an answer, its `headers` by their names in lower case, and the `length` of its body. `is_kept` says
     whether the connection may be used again behind it, for `life` seconds if that is told."""
 

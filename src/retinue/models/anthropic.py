@@ -18,9 +18,9 @@ from retinue.core.ids import digest
 from retinue.core.values import Assistant, Call, Image, Message, Reply, Result, ToolSchema, Usage, User
 from retinue.errors import ModelError, ModelRejected, ModelUnavailable
 from retinue.formats.safe_text import clean
-from retinue.formats.sse import Events
+from retinue.formats.sse import SseParser
 from retinue.models.anthropic_errors import failure_of
-from retinue.models.codec import Decoder, Options, arguments, count, keep_opaque, opaque_for
+from retinue.models.codec import Options, ReplyDecoder, arguments, count, keep_opaque, opaque_for
 from retinue.models.provider_errors import MAX_WORDS
 from retinue.models.usage_checks import grown
 
@@ -48,7 +48,7 @@ class _Head(msgspec.Struct):
 _heads = msgspec.json.Decoder(_Head)
 
 
-class Anthropic:
+class AnthropicCodec:
     """A cache breakpoint goes on the last tool, on the system prompt, and where `unit` is asked for a mark."""
 
     dialect = DIALECT
@@ -112,7 +112,7 @@ class Anthropic:
             return headers | {"authorization": f"Bearer {key}", "anthropic-beta": "oauth-2025-04-20"}
         return headers | {"x-api-key": key}
 
-    def decoder(self, options: Options) -> Decoder:
+    def decoder(self, options: Options) -> ReplyDecoder:
         return _Decoder(options.stream)
 
     def whole(self, body: bytes) -> Reply | None:
@@ -365,7 +365,7 @@ class _Decoder:
         self.done = False
         self._size = 0
         self._body: bytearray | None = None if is_stream else bytearray()
-        self._events = Events()
+        self._events = SseParser()
         self._draft = _Draft()
         self._open: dict[str, _Block] = {}
 

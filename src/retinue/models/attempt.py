@@ -19,14 +19,14 @@ from retinue.formats.decompress import MAX_BODY, unpacker
 from retinue.models import machine_limits as machine
 from retinue.models.answer_head import NotHttp
 from retinue.models.base import Progress
-from retinue.models.codec import Codec, Decoder, Options
-from retinue.models.connection_pool import Client, Times
-from retinue.models.exchange import Wire
-from retinue.models.governed_call import Turn
-from retinue.models.http_connection import Connection
+from retinue.models.codec import Codec, Options, ReplyDecoder
+from retinue.models.connection_pool import ConnectionPool, Times
+from retinue.models.exchange import RequestSender
+from retinue.models.governed_call import GovernedCall
+from retinue.models.http_connection import ProviderConnection
 from retinue.models.new_connections import NotSafe, ProxyRefused
 from retinue.models.provider_errors import no_reason
-from retinue.models.usage_checks import Asked, believed, length
+from retinue.models.usage_checks import RequestSize, believed, length
 
 _encode = Encoder().encode
 
@@ -46,15 +46,15 @@ class Attempt:
     model: str
     redactor: Redactor
     strict: Redactor
-    asked: Asked
+    asked: RequestSize
     progress: Progress
 
     async def run(
         self,
-        client: Client,
-        wire: Wire,
+        client: ConnectionPool,
+        wire: RequestSender,
         body: list[bytes],
-        turn: Turn,
+        turn: GovernedCall,
         emit: Callable[[str], None],
         came: Callable[[], None],
     ) -> Reply:
@@ -95,7 +95,7 @@ class Attempt:
             raise told from None
         return with_usage(reply, believed(reply.usage, length(reply), self.asked))
 
-    def _plain(self, connection: Connection) -> Reply | None:
+    def _plain(self, connection: ProviderConnection) -> Reply | None:
         """The reply, if all of it is here, and there is nothing odd about it and no secret in it: then it is read at
         one look. With these two escapes a secret could be spelled in another way than it is looked for."""
         data = connection.whole()
@@ -128,7 +128,7 @@ class Attempt:
             case _:
                 return None
 
-    async def _refused(self, connection: Connection, seconds: float) -> ModelError:
+    async def _refused(self, connection: ProviderConnection, seconds: float) -> ModelError:
         """The status is known: what cannot be had of the words behind it is done without."""
         status, headers = connection.head.status, connection.head.headers
         if 300 <= status < 400:
@@ -147,13 +147,13 @@ class Attempt:
 
     async def _read(
         self,
-        connection: Connection,
+        connection: ProviderConnection,
         emit: Callable[[str], None],
         came: Callable[[], None],
         times: Times,
         latest: float,
     ) -> Reply:
-        decoder: Decoder = self.codec.decoder(self.options)
+        decoder: ReplyDecoder = self.codec.decoder(self.options)
         self.progress.follow(lambda: believed(*decoder.so_far(), self.asked, is_whole=False))
         unpack, now = unpacker(connection.head.headers), asyncio.get_running_loop().time
         # What has come is cleaned before it is read: an error in it is cut short. Deltas are cleaned as one text.
@@ -191,7 +191,7 @@ class Attempt:
             await _end(connection)
         return decoder.finish()
 
-    def _fed(self, decoder: Decoder, data: bytes) -> list[str]:
+    def _fed(self, decoder: ReplyDecoder, data: bytes) -> list[str]:
         try:
             return decoder.feed(data)
         except ModelError:
@@ -243,7 +243,7 @@ def _late(error: TimeoutError, times: Times) -> str:
             return said or "no connection"
 
 
-async def _end(connection: Connection) -> None:
+async def _end(connection: ProviderConnection) -> None:
     """Wait a moment for the end of a body that is not needed any more: then its connection can be used again."""
     size = 0
     with contextlib.suppress(OSError):

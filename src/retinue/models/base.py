@@ -117,7 +117,7 @@ class Request(Struct, frozen=True):
     progress: Progress = field(default_factory=Progress)
 
 
-class Models(Protocol):
+class ModelCatalog(Protocol):
     """Models by name. `offered` are those that runs may ask for although no agent names them; `resolve` says what a
     name that it `knows` stands for."""
 

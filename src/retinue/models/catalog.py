@@ -20,14 +20,14 @@ from retinue.models.brought_keys import with_brought
 from retinue.models.codec import Options
 from retinue.models.fallback import Fallback
 from retinue.models.governor import Governor
-from retinue.models.http import Client, HttpModel, Times
+from retinue.models.http import ConnectionPool, HttpModel, Times
 from retinue.models.prices import FREE, Price, facts, is_near
-from retinue.models.prompt_cache import Warmth, shortest
-from retinue.models.provider_settings import Terms
+from retinue.models.prompt_cache import PromptCacheState, shortest
+from retinue.models.provider_settings import ProviderTerms
 from retinue.models.providers import LOCAL, PROVIDERS, Provider, provider_name
 from retinue.models.usage_checks import PREAMBLE
 
-__all__ = ["Catalog", "Price", "Status", "Terms"]
+__all__ = ["Catalog", "ModelStatus", "Price", "ProviderTerms"]
 
 OFFLINE = "offline/explorer"
 CHAIN = " | "
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Status:
+class ModelStatus:
     """How it goes with one model of one account. `why` says what is waited for, "" when nothing is. Rates are shares
     of the prompts' tokens: what a prompt cache should have had, and what it had. `expected_nanos` and `saved_nanos` are
     what that should have saved and has saved; for it `waits` calls have waited, `waited_seconds` in all."""
@@ -72,7 +72,7 @@ class Catalog:
         options: Options | None = None,
         times: Times | None = None,
         prices: Mapping[str, Price] | None = None,
-        terms: Mapping[str, Terms] | None = None,
+        terms: Mapping[str, ProviderTerms] | None = None,
     ) -> None:
         self._environ, self._aliases = environ, dict(aliases or {})
         self._prices = {self.resolve(name): price for name, price in (prices or {}).items()}
@@ -80,10 +80,10 @@ class Catalog:
         self._allow = {provider_name(name): tuple(patterns) for name, patterns in (allow or {}).items()}
         self._options = options or Options()
         self.offered = tuple(offered)
-        self.client = Client(times or Times(), environ=environ)
+        self.client = ConnectionPool(times or Times(), environ=environ)
         self._made: dict[str, Model] = {}
         self._in_process: dict[str, LocalModel] = {}
-        self._accounts: dict[tuple[str, str, str], tuple[Governor, Warmth]] = {}
+        self._accounts: dict[tuple[str, str, str], tuple[Governor, PromptCacheState]] = {}
         self.secrets = _secrets(environ)
         """Every key that it was ever given, used or not, by name."""
 
@@ -100,10 +100,10 @@ class Catalog:
             await model.close()
         await self.client.close()
 
-    def status(self) -> list[Status]:
+    def status(self) -> list[ModelStatus]:
         """How it goes, by account and model."""
         return [
-            Status(
+            ModelStatus(
                 name=f"{provider}:{model}",
                 in_flight=governor.in_flight,
                 waiting=governor.waiting,
@@ -205,7 +205,7 @@ class Catalog:
             provider=provider.name,
         )
 
-    def _account(self, provider: Provider, model: str, info: ModelInfo) -> tuple[str, str, Governor, Warmth]:
+    def _account(self, provider: Provider, model: str, info: ModelInfo) -> tuple[str, str, Governor, PromptCacheState]:
         """The key, the address, and what all who use them share."""
         key = provider.key(self._environ)
         if provider.keys and not key:
@@ -216,11 +216,11 @@ class Catalog:
         # Governors are told apart by account; the key itself is kept only where it is sent.
         account = (provider.name, digest(key, url), model)
         if account not in self._accounts:
-            terms = self._terms.get(provider.name, Terms())
+            terms = self._terms.get(provider.name, ProviderTerms())
             least = terms.cache_tokens
             if least is None:
                 least = shortest(provider.name, "", model)
-            warmth = Warmth(info, least if self._options.cache else 0, terms.second_usd)
+            warmth = PromptCacheState(info, least if self._options.cache else 0, terms.second_usd)
             self._accounts[account] = (Governor(terms=terms), warmth)
         return key, url, *self._accounts[account]
 

@@ -33,7 +33,7 @@ class Options(Value):
     extra: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
-class Decoder(Protocol):
+class ReplyDecoder(Protocol):
     """One reply on its way in. `feed` takes bytes however they were cut and returns the text that is new; it raises a
     `ModelError` when the provider says inside the stream that it failed. `finish` is called at the end of the body: the
     whole reply, or `ModelUnavailable` when its end is missing. `contents` grows with every event that carries content,
@@ -70,7 +70,7 @@ class Codec(Protocol):
 
     def headers(self, key: str) -> dict[str, str]: ...
 
-    def decoder(self, options: Options) -> Decoder: ...
+    def decoder(self, options: Options) -> ReplyDecoder: ...
 
     def whole(self, body: bytes) -> Reply | None:
         """The reply in a body that has come to its end, if there is nothing odd about it; else a decoder reads it."""

@@ -30,7 +30,7 @@ class Times:
 
 
 @dataclass(slots=True)
-class Client:
+class ConnectionPool:
     """A pool of connections, shared by all models. It is opened when it is first used, one for each loop that does.
     `environ` may name a proxy and a file of certificates."""
 

@@ -14,7 +14,7 @@ _SAFE = "!$%&'()*+,-./:;=?@_~"
 """What stays as it is in a path; what was quoted by whoever wrote the address stays so too."""
 
 
-class Wire:
+class RequestSender:
     """The `route` and the head of every request."""
 
     __slots__ = ("head", "route")

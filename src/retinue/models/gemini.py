@@ -19,7 +19,7 @@ from retinue.core.history import OUR_ID
 from retinue.core.values import Assistant, Call, Image, Message, Reply, Result, ToolSchema, Usage, User
 from retinue.errors import ModelError, ModelRejected, ModelUnavailable
 from retinue.formats.safe_text import clean
-from retinue.formats.sse import Events
+from retinue.formats.sse import SseParser
 from retinue.models.codec import Options, arguments, count, keep_opaque, opaque_for
 from retinue.models.gemini_errors import error_in, failure_of
 from retinue.models.provider_errors import worded
@@ -80,7 +80,7 @@ _PART = msgspec.json.Decoder(Part)
 _BROKEN = (msgspec.DecodeError, UnicodeError, RecursionError)
 
 
-class Gemini:
+class GeminiCodec:
     """The codec. Prompt caching is implicit here: there is nothing to mark."""
 
     dialect = "gemini"
@@ -228,7 +228,7 @@ def _spliced(message: Assistant, ids: list[str]) -> tuple[list[Any], list[str]] 
     parts: list[Any] = []
     ids, at, n = list(ids), 0, 0
     try:
-        for item in _KEPT.decode(opaque_for(Gemini.dialect, message).encode("utf-8", "replace")):
+        for item in _KEPT.decode(opaque_for(GeminiCodec.dialect, message).encode("utf-8", "replace")):
             if isinstance(item, int):
                 parts.append({"text": message.text[at : at + item]})
                 at += item
@@ -278,7 +278,7 @@ class GeminiDecoder:
     def __init__(self, *, stream: bool) -> None:
         self.contents = 0
         self.done = False
-        self._events = Events() if stream else None
+        self._events = SseParser() if stream else None
         self._body = bytearray()
         self._size = self._n_chunks = 0
         self._text: list[str] = []
@@ -411,7 +411,7 @@ class GeminiDecoder:
         if reason != "STOP" and reason not in CUT:
             raise ModelUnavailable(f"the provider broke off the reply ({why})", kind="server_error")
         is_signed = any(isinstance(item, dict) for item in self._kept)
-        opaque = keep_opaque(Gemini.dialect, _encoded(self._kept).decode("utf-8", "replace")) if is_signed else ""
+        opaque = keep_opaque(GeminiCodec.dialect, _encoded(self._kept).decode("utf-8", "replace")) if is_signed else ""
         said = Assistant(text="".join(self._text), calls=tuple(self._calls), opaque=opaque)
         if reason in CUT:
             return Reply(message=said, usage=usage, stop="length", model=model)

@@ -21,7 +21,7 @@ _STRING, _ARRAY = 8, 9
 _WANTED_ARRAYS = ("tokenizer.ggml.tokens", "tokenizer.ggml.token_type")
 
 
-class Facts(NamedTuple):
+class GgufFacts(NamedTuple):
     """`template` is the model's own chat template; `controls` are the texts of its control tokens."""
 
     name: str
@@ -30,12 +30,12 @@ class Facts(NamedTuple):
     controls: tuple[str, ...]
 
 
-def read_facts(path: Path) -> Facts:
+def read_facts(path: Path) -> GgufFacts:
     """Raises `ValueError` if the file is no GGUF, and `OSError` if it cannot be read."""
     fields = _fields(path, until="")
     tokens, kinds = (found if isinstance(found := fields.get(key), tuple) else () for key in _WANTED_ARRAYS)
     controls = tuple(str(t) for t, kind in zip(tokens, kinds, strict=False) if kind == CONTROL and len(str(t)) > 1)
-    return Facts(
+    return GgufFacts(
         name=str(fields.get("general.name", "")),
         window=_window(fields),
         template=str(fields.get("tokenizer.chat_template", "")),

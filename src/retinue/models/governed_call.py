@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from retinue.models.governor import Governor
 
 
-class Turn:
+class GovernedCall:
     """One call. `async with` it: entering waits for the turn, leaving says how it went. `asked` is how long the
     provider wants to be left alone."""
 
@@ -23,7 +23,7 @@ class Turn:
         self.answered_at: float | None = None
         self.is_heard = False
 
-    async def __aenter__(self) -> Turn:
+    async def __aenter__(self) -> GovernedCall:
         if not self.begin():
             await self.wait()
         return self

@@ -17,9 +17,9 @@ from dataclasses import dataclass, field
 
 from retinue.errors import ModelError, ModelUnavailable
 from retinue.models import machine_limits as machine
-from retinue.models.governed_call import Turn
+from retinue.models.governed_call import GovernedCall
 from retinue.models.limit_headers import asked_for, limits_in, used_up
-from retinue.models.provider_settings import Terms
+from retinue.models.provider_settings import ProviderTerms
 from retinue.models.rate_bucket import Bucket
 
 BREAK_AFTER = 5
@@ -56,7 +56,7 @@ class Governor:
     seconds: Callable[[], float] = loop_seconds
     width: float = 0.0
     """So many at once; 0 begins with what the terms say."""
-    terms: Terms = field(default_factory=Terms)
+    terms: ProviderTerms = field(default_factory=ProviderTerms)
     descriptors: machine.Descriptors = machine.DESCRIPTORS
     ramp_seconds: float = RAMP_SECONDS
     """0: only what has worked makes the width grow."""
@@ -79,8 +79,8 @@ class Governor:
     hearers: dict[str, Callable[[], None]] = field(default_factory=dict)
     """Whom to call when the account is refused no longer, by run: they were told so without a call."""
     _why: str = ""
-    _finds_out: Turn | None = None
-    _probe: Turn | None = None
+    _finds_out: GovernedCall | None = None
+    _probe: GovernedCall | None = None
     _worked_at: float = -math.inf
     _shrunk_at: float = -math.inf
     _strained_at: float = -math.inf
@@ -89,7 +89,7 @@ class Governor:
     _limits_in_a_row: int = 0
     _unheard: int = 0
     _unheard_tokens: int = 0
-    _trees: OrderedDict[str, OrderedDict[asyncio.Future[None], Turn]] = field(default_factory=OrderedDict)
+    _trees: OrderedDict[str, OrderedDict[asyncio.Future[None], GovernedCall]] = field(default_factory=OrderedDict)
     _timer: asyncio.TimerHandle | None = None
 
     def __post_init__(self) -> None:
@@ -102,9 +102,9 @@ class Governor:
                 some = max(1.0, limit / 10)
                 self.buckets[name] = Bucket(some, some, (limit - some if limit > some else limit) / 60, -math.inf)
 
-    def turn(self, tree: str, tokens: int = 0) -> Turn:
+    def turn(self, tree: str, tokens: int = 0) -> GovernedCall:
         """A turn, fairly between trees. `tokens` is about what the call will cost."""
-        return Turn(self, tree, tokens)
+        return GovernedCall(self, tree, tokens)
 
     @property
     def waiting(self) -> int:
@@ -139,7 +139,7 @@ class Governor:
 
     # the gate
 
-    def _goes_in(self, turn: Turn) -> bool:
+    def _goes_in(self, turn: GovernedCall) -> bool:
         if self.refusal is not None and self._is_refused():
             raise self._same_refusal()
         now = self.seconds()
@@ -149,7 +149,7 @@ class Governor:
         self._start(turn)
         return True
 
-    async def _enter(self, tree: str, turn: Turn) -> None:
+    async def _enter(self, tree: str, turn: GovernedCall) -> None:
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._trees.setdefault(tree, OrderedDict())[waiter] = turn
         self._pump()
@@ -163,7 +163,7 @@ class Governor:
                 self._forget(tree, waiter)
             raise
 
-    def _wait(self, turn: Turn, now: float | None = None) -> float | None:
+    def _wait(self, turn: GovernedCall, now: float | None = None) -> float | None:
         """Seconds until this turn may start; None when somebody else has to leave first."""
         now = self.seconds() if now is None else now
         if self._probe is not None:
@@ -206,7 +206,7 @@ class Governor:
     def _is_calm(self, now: float) -> bool:
         return now - self._strained_at >= CALM_SECONDS
 
-    def _start(self, turn: Turn) -> None:
+    def _start(self, turn: GovernedCall) -> None:
         now = turn.at
         self.in_flight += 1
         self.descriptors.calls += 1
@@ -254,7 +254,7 @@ class Governor:
 
     # what comes back
 
-    def _heard(self, turn: Turn, status: int, headers: Mapping[str, str]) -> None:
+    def _heard(self, turn: GovernedCall, status: int, headers: Mapping[str, str]) -> None:
         self._count_as_heard(turn)
         if status == 200:
             if self._probe is turn:
@@ -278,13 +278,13 @@ class Governor:
             if name == "requests" and status == 200 and self._is_calm(now):
                 self.width = max(self.width, min(self.most, left - on_the_way))
 
-    def _count_as_heard(self, turn: Turn) -> None:
+    def _count_as_heard(self, turn: GovernedCall) -> None:
         if not turn.is_heard:
             turn.is_heard = True
             self._unheard -= 1
             self._unheard_tokens -= turn.tokens
 
-    def _left(self, turn: Turn) -> None:
+    def _left(self, turn: GovernedCall) -> None:
         self.in_flight -= 1
         self.descriptors.calls -= 1
         self._count_as_heard(turn)
@@ -295,7 +295,7 @@ class Governor:
         if self._trees or self._timer is not None:
             self._pump()
 
-    def _worked(self, turn: Turn) -> None:
+    def _worked(self, turn: GovernedCall) -> None:
         now = self.seconds()
         # While it is broken only the probe counts: what began before the outage may well end in it.
         if not self.is_broken or self._probe is turn:
@@ -309,7 +309,7 @@ class Governor:
             self.width = min(self.most, self.width + (1.0 if is_quick else 1.0 / self.width))
         self._left(turn)
 
-    def _failed(self, turn: Turn, error: ModelError) -> None:
+    def _failed(self, turn: GovernedCall, error: ModelError) -> None:
         if isinstance(error, ModelUnavailable) and error.kind in OUTAGE:
             self._failed_again(turn, error)
         elif error.kind not in NO_ANSWER:
@@ -357,14 +357,14 @@ class Governor:
                 if not waiter.done():
                     waiter.set_exception(self._same_refusal())
 
-    def _limited(self, turn: Turn, error: ModelError) -> None:
+    def _limited(self, turn: GovernedCall, error: ModelError) -> None:
         asked = max(turn.asked, getattr(error, "after_seconds", 0.0))
         self._limits_in_a_row += turn.at >= self._shrunk_at
         guess = min(LONGEST_GUESS, 2.0 ** (min(self._limits_in_a_row, 16) - 1))
         self._shrink(turn, 0.5)
         self._cool(asked or guess, "rate limit")
 
-    def _failed_again(self, turn: Turn, error: ModelUnavailable) -> None:
+    def _failed_again(self, turn: GovernedCall, error: ModelUnavailable) -> None:
         now = self.seconds()
         self.failures += 1
         if error.kind == "overloaded":
@@ -396,7 +396,7 @@ class Governor:
             self.is_broken, self._why = False, ""
             self.width = WIDTH_AFTER_OUTAGE
 
-    def _shrink(self, turn: Turn, factor: float) -> None:
+    def _shrink(self, turn: GovernedCall, factor: float) -> None:
         """Once for all that were on their way together."""
         self._strained_at, self._full_since = self.seconds(), None
         if turn.at >= self._shrunk_at:
@@ -410,6 +410,6 @@ class Governor:
             self._why = self._why if self.is_broken else why
 
 
-def _cost(name: str, turn: Turn) -> float:
+def _cost(name: str, turn: GovernedCall) -> float:
     """What a call takes out of a bucket. How much it will say is not known: there the bucket must not be empty."""
     return 1.0 if name.endswith("requests") or name == "output-tokens" else float(max(1, turn.tokens))

@@ -22,16 +22,16 @@ from retinue.errors import ConfigError, ModelError, ModelRejected, ModelUnavaila
 from retinue.models.attempt import Attempt, short
 from retinue.models.base import Request
 from retinue.models.codec import Codec, Options
-from retinue.models.connection_pool import Client, Times, checked_url
-from retinue.models.exchange import Wire
-from retinue.models.governed_call import Turn
+from retinue.models.connection_pool import ConnectionPool, Times, checked_url
+from retinue.models.exchange import RequestSender
+from retinue.models.governed_call import GovernedCall
 from retinue.models.governor import MAX_COOLING, REFUSALS, Governor
-from retinue.models.prompt_cache import Prefix, Warming, Warmth, shortest
+from retinue.models.prompt_cache import CacheWarmup, Prefix, PromptCacheState, shortest
 from retinue.models.sent_conversation import Cure, Outgoing, Unit
 from retinue.models.tool_limit import fitting, left_out
-from retinue.models.usage_checks import Asked
+from retinue.models.usage_checks import RequestSize
 
-__all__ = ["Client", "HttpModel", "Times"]
+__all__ = ["ConnectionPool", "HttpModel", "Times"]
 
 log = logging.getLogger("retinue")
 
@@ -71,11 +71,11 @@ class HttpModel:
         model: str,
         base_url: str,
         key: str = "",
-        client: Client,
+        client: ConnectionPool,
         governor: Governor | None = None,
         options: Options | None = None,
         headers: Mapping[str, str | None] | None = None,
-        warmth: Warmth | None = None,
+        warmth: PromptCacheState | None = None,
         provider: str = "",
     ) -> None:
         self.info, self.codec, self.model, self.provider = info, codec, model, provider
@@ -96,7 +96,7 @@ class HttpModel:
         key: str,
         headers: Mapping[str, str | None] | None = None,
         governor: Governor | None = None,
-        warmth: Warmth | None = None,
+        warmth: PromptCacheState | None = None,
     ) -> None:
         """Call another account from now on, with a governor and a cache of its own. What is under way goes on."""
         codec, client = self.codec, self._client
@@ -113,11 +113,11 @@ class HttpModel:
         self._redactor.learn(self.secrets)
         # A key that is a word ("assistant", "00000000") is looked for in texts, and not in what is yet to be parsed.
         self._strict.learn({name: one for name, one in self.secrets.items() if LIKE_A_KEY.search(one)})
-        self._wire: Wire | None = None
+        self._wire: RequestSender | None = None
 
-    def _own_warmth(self) -> Warmth:
+    def _own_warmth(self) -> PromptCacheState:
         least = shortest(self.provider, self.codec.dialect, self.model) if self.options.cache else 0
-        return Warmth(self.info, least)
+        return PromptCacheState(self.info, least)
 
     def __repr__(self) -> str:
         return f"HttpModel({self.info.name!r}, {self.codec.dialect})"
@@ -194,7 +194,7 @@ class HttpModel:
         return reply
 
     async def _in_turn(
-        self, request: Request, head: bytes, cure: Cure, emit: Callable[[str], None], warm: Warming | None
+        self, request: Request, head: bytes, cure: Cure, emit: Callable[[str], None], warm: CacheWarmup | None
     ) -> Reply:
         body, place = self._written(request, head, cure), self._outgoing.place
         size = sum(map(len, body))
@@ -303,20 +303,20 @@ class HttpModel:
         request: Request,
         body: list[bytes],
         size: int,
-        turn: Turn,
+        turn: GovernedCall,
         emit: Callable[[str], None],
         came: Callable[[], None],
     ) -> Awaitable[Reply]:
         options, wire = self.options, self._wire
         if wire is None:
-            wire = self._wire = Wire(self._url, self._headers, self._proxy)
-        asked = Asked(size, request.max_output, self.info, bool(options.extra))
+            wire = self._wire = RequestSender(self._url, self._headers, self._proxy)
+        asked = RequestSize(size, request.max_output, self.info, bool(options.extra))
         attempt = Attempt(self.codec, options, self.model, self._redactor, self._strict, asked, request.progress)
         return attempt.run(self._client, wire, body, turn, emit, came)
 
     # secrets
 
-    def _told(self, error: BaseException, turn: Turn, request: Request) -> BaseException:
+    def _told(self, error: BaseException, turn: GovernedCall, request: Request) -> BaseException:
         """The error as the machine can use it: without the key, with a time to wait that can be waited."""
         if not isinstance(error, ModelError):
             return self._unread(error)

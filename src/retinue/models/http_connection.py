@@ -10,7 +10,7 @@ import ssl
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, cast
 
-from retinue.models.answer_head import CHUNKED, MAX_HEAD, UNTIL_CLOSED, Head, NotHttp, ends_at
+from retinue.models.answer_head import CHUNKED, MAX_HEAD, UNTIL_CLOSED, AnswerHead, NotHttp, ends_at
 from retinue.models.chunked_body import BrokenBody, Chunks
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ IDLE, HEAD, LENGTH, IN_CHUNKS, TO_THE_END, DONE = range(6)
 _BEGIN = b"HTTP/1."
 
 
-class Connection(asyncio.Protocol):
+class ProviderConnection(asyncio.Protocol):
     """`send` a request, wait for its `answer`, `read` until nothing more comes. Whoever has taken it from its pool
     gives it back, and the pool keeps it if it `is_clean`."""
 
@@ -55,7 +55,7 @@ class Connection(asyncio.Protocol):
         "why",
     )
 
-    head: Head
+    head: AnswerHead
     transport: asyncio.Transport
 
     def __init__(self, pool: Pool, route: Route) -> None:
@@ -124,7 +124,7 @@ class Connection(asyncio.Protocol):
 
     # the answer
 
-    async def answer(self) -> Head:
+    async def answer(self) -> AnswerHead:
         """Its head. What was sent need not have been read for it."""
         while self._phase == HEAD:
             if self._error is not None:
@@ -226,7 +226,7 @@ class Connection(asyncio.Protocol):
             if not buffer.startswith(_BEGIN[: len(buffer)]):
                 raise NotHttp("it does not begin like HTTP/1")
             return
-        head = Head(data[:end])
+        head = AnswerHead(data[:end])
         if head.status < 200 and head.status != 101:
             self._n_interim += 1
             if self._n_interim > MOST_INTERIM:

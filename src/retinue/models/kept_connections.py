@@ -7,7 +7,7 @@ import select
 from collections import deque
 from functools import partial
 
-from retinue.models.http_connection import Connection
+from retinue.models.http_connection import ProviderConnection
 from retinue.models.new_connections import Dialer, Route
 
 IDLE_SECONDS = 15.0
@@ -28,13 +28,13 @@ class Pool:
         self.is_closed = False
         self.n_out = 0
         self.loop = asyncio.get_running_loop()
-        self._idle: dict[Route, list[Connection]] = {}
-        self._open: set[Connection] = set()
+        self._idle: dict[Route, list[ProviderConnection]] = {}
+        self._open: set[ProviderConnection] = set()
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._sweeper: asyncio.TimerHandle | None = None
         self._all_gone: asyncio.Future[None] | None = None
 
-    def take(self, route: Route, now: float) -> Connection | None:
+    def take(self, route: Route, now: float) -> ProviderConnection | None:
         """One that rests, if there is one and nobody waits."""
         if self.limit and (self._waiting or self.n_out >= self.limit):
             return None
@@ -43,20 +43,20 @@ class Pool:
             self.n_out += 1
         return connection
 
-    async def connect(self, route: Route) -> Connection:
+    async def connect(self, route: Route) -> ProviderConnection:
         if self.limit and (self._waiting or self.n_out >= self.limit):
             await self._wait()
         else:
             self.n_out += 1
         try:
             return self._rested(route, self.loop.time()) or await self.dialer.connect(
-                route, partial(Connection, self, route)
+                route, partial(ProviderConnection, self, route)
             )
         except BaseException:
             self._leave()
             raise
 
-    def give(self, connection: Connection) -> None:
+    def give(self, connection: ProviderConnection) -> None:
         self._leave()
         seconds = 0.0
         if not self.is_closed and connection.is_clean:
@@ -76,7 +76,7 @@ class Pool:
         if self._sweeper is None:
             self._sweeper = self.loop.call_later(self.idle_seconds, self._sweep)
 
-    def _rested(self, route: Route, now: float) -> Connection | None:
+    def _rested(self, route: Route, now: float) -> ProviderConnection | None:
         """The last that came to rest: its peer has had the least time to close it."""
         idle = self._idle.get(route)
         while idle:
@@ -112,12 +112,12 @@ class Pool:
 
     # what becomes of connections
 
-    def made(self, connection: Connection) -> None:
+    def made(self, connection: ProviderConnection) -> None:
         self._open.add(connection)
         if self.is_closed:
             connection.drop()
 
-    def lost(self, connection: Connection) -> None:
+    def lost(self, connection: ProviderConnection) -> None:
         self._open.discard(connection)
         idle = self._idle.get(connection.route, [])
         if connection in idle:

@@ -16,7 +16,7 @@ import msgspec
 from retinue.core.values import Assistant, Message, Result, ToolSchema, User
 from retinue.models.base import Request
 from retinue.models.codec import Options, arguments
-from retinue.models.gguf import Facts
+from retinue.models.gguf import GgufFacts
 
 OPEN, CLOSE = "<tool_call>", "</tool_call>"
 MAX_CALLS = 8
@@ -44,7 +44,7 @@ class Style(NamedTuple):
     defuse: Defuse
 
 
-def style_of(facts: Facts) -> Style:
+def style_of(facts: GgufFacts) -> Style:
     native = bool(_KNOWS_TOOLS.search(facts.template))
     tokens = sorted({*facts.controls, *(() if native else _OURS)}, key=len, reverse=True)
     if not tokens:

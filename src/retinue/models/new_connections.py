@@ -15,7 +15,7 @@ from urllib.parse import unquote, urlsplit
 
 from retinue.errors import ConfigError
 from retinue.models.answer_head import NotHttp
-from retinue.models.http_connection import Connection
+from retinue.models.http_connection import ProviderConnection
 
 REMEMBERED_SECONDS = 300.0
 """So long the addresses of a name are known."""
@@ -61,14 +61,16 @@ class Dialer:
         self._known: dict[tuple[str, int], tuple[float, list[list[Address]]]] = {}
         self._asked: dict[tuple[str, int], asyncio.Task[list[list[Address]]]] = {}
 
-    async def connect(self, route: Route, make: Callable[[], Connection]) -> Connection:
+    async def connect(self, route: Route, make: Callable[[], ProviderConnection]) -> ProviderConnection:
         trust = self.trust() if route.is_tls else None
         if route.proxy is not None:
             assert trust is not None, "only what is encrypted goes through a proxy"
             return await self._by_proxy(route, route.proxy, trust, make)
         return await self._direct(route, trust, make)
 
-    async def _direct(self, route: Route, trust: ssl.SSLContext | None, make: Callable[[], Connection]) -> Connection:
+    async def _direct(
+        self, route: Route, trust: ssl.SSLContext | None, make: Callable[[], ProviderConnection]
+    ) -> ProviderConnection:
         loop = asyncio.get_running_loop()
         sock = await self._socket(route)
         if trust is None:
@@ -80,8 +82,8 @@ class Dialer:
     # by way of a proxy
 
     async def _by_proxy(
-        self, route: Route, proxy: str, trust: ssl.SSLContext, make: Callable[[], Connection]
-    ) -> Connection:
+        self, route: Route, proxy: str, trust: ssl.SSLContext, make: Callable[[], ProviderConnection]
+    ) -> ProviderConnection:
         parts = urlsplit(proxy)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ConfigError("the proxy must be like http://host:port")
@@ -101,7 +103,7 @@ class Dialer:
         connection.transport = wrapped
         return connection
 
-    async def _ask(self, connection: Connection, route: Route, user: str | None, password: str | None) -> None:
+    async def _ask(self, connection: ProviderConnection, route: Route, user: str | None, password: str | None) -> None:
         to = route.authority
         lines = [f"CONNECT {to} HTTP/1.1", f"Host: {to}", "User-Agent: retinue"]
         if user is not None or password is not None:

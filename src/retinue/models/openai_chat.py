@@ -1,6 +1,6 @@
 """Chat Completions, as OpenAI speaks it and as the many servers that copied it do.
 
-What a server wants differently is a field of `OpenAIChat`; what it merely sends oddly, the one decoder reads.
+What a server wants differently is a field of `OpenAIChatCodec`; what it merely sends oddly, the one decoder reads.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from retinue.core.ids import digest
 from retinue.core.values import Assistant, Call, Image, Message, Reply, Result, ToolSchema, Usage, User
 from retinue.errors import ModelError, ModelRejected, ModelUnavailable
 from retinue.formats.safe_text import clean
-from retinue.formats.sse import Events
+from retinue.formats.sse import SseParser
 from retinue.models.codec import Options, arguments, count, keep_opaque, opaque_for
 from retinue.models.openai_chat_errors import as_a as _as
 from retinue.models.openai_chat_errors import as_json as _json
@@ -39,7 +39,7 @@ _decode_object = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
 @dataclass(kw_only=True, slots=True, eq=False)
-class OpenAIChat:
+class OpenAIChatCodec:
     """The codec. The defaults are OpenAI's. `Options.thinking_tokens` and cache marks have no counterpart here."""
 
     limit_field: str = "max_completion_tokens"  # most other servers know only `max_tokens`
@@ -242,11 +242,11 @@ _BROKEN = {"error": "server_error", "abort": "server_error", "insufficient_syste
 class _Decoder:
     """One reply, from a stream or from a single JSON body: which of them it is, its first byte tells."""
 
-    def __init__(self, codec: OpenAIChat) -> None:
+    def __init__(self, codec: OpenAIChatCodec) -> None:
         self.contents = self._size = 0
         self.done = False
         self._codec = codec
-        self._events: Events | None = None
+        self._events: SseParser | None = None
         self._body: bytearray | None = None
         self._is_answer = self._is_refused = False
         self._model = self._reason = ""
@@ -266,7 +266,7 @@ class _Decoder:
             if data[:1] in (b"{", b"["):
                 self._body = bytearray()
             elif data:
-                self._events = Events()
+                self._events = SseParser()
         if self._body is not None:
             self._body += data
             self.contents += bool(data.strip())

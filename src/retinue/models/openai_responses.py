@@ -15,7 +15,7 @@ import msgspec
 
 from retinue.core.values import Assistant, Call, Image, Message, Reply, Result, ToolSchema, Usage, User
 from retinue.errors import ModelError, ModelRejected, ModelUnavailable
-from retinue.formats.sse import Events
+from retinue.formats.sse import SseParser
 from retinue.models.codec import Options, arguments, count, keep_opaque, opaque_for
 from retinue.models.provider_errors import MAX_WORDS, delay, failed, worded
 from retinue.models.tool_limit import OPENAI
@@ -94,7 +94,7 @@ class _Response(msgspec.Struct):
         return [bytes(item) for item in _parsed(self.output, list[msgspec.Raw])] if is_list else []
 
 
-class OpenAIResponses:
+class OpenAIResponsesCodec:
     """`organization` and `project` say who pays, where a key belongs to several."""
 
     dialect = DIALECT
@@ -250,7 +250,7 @@ class _Decoder:
     def __init__(self, stream: bool) -> None:
         self.contents = 0
         self.done = False
-        self._events = Events()
+        self._events = SseParser()
         self._body = None if stream else bytearray()
         self._size = self._length = 0
         self._usage = Usage()

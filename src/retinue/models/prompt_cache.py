@@ -52,7 +52,7 @@ def shortest(provider: str, dialect: str, model: str) -> int:
 
 
 @dataclass(eq=False)
-class Warmth:
+class PromptCacheState:
     """Which prefixes are warm, and who is warming one, of one account and model with these prices. `least` is the
     shortest prefix in tokens that is cached (0: none is), `second_usd` what a second of waiting is worth. `prompts`,
     `expected` and `hit` are tokens."""
@@ -83,9 +83,9 @@ class Warmth:
     def hit_rate(self) -> float:
         return self.hit / self.prompts if self.prompts else 0.0
 
-    def first_byte(self, prefix: Prefix, size: int) -> Warming:
+    def first_byte(self, prefix: Prefix, size: int) -> CacheWarmup:
         """`async with` it: waits while somebody else warms the same prefix of `size` bytes, but not for ever."""
-        return Warming(self, prefix, size)
+        return CacheWarmup(self, prefix, size)
 
     def keeps(self, size: int) -> bool:
         """Whether a cache takes a prefix of so many bytes."""
@@ -163,19 +163,19 @@ class Warmth:
             self.saved_nanos += saving(self.info, usage.cache_read, usage.cache_write)
 
 
-class Warming:
+class CacheWarmup:
     """One call: it says what it sends, when its first byte came, and what the provider read from its cache."""
 
     __slots__ = ("_at", "_expected", "_mine", "_own", "_prefix", "_sent", "_shared", "_warmth")
 
-    def __init__(self, warmth: Warmth, prefix: Prefix, shared: int) -> None:
+    def __init__(self, warmth: PromptCacheState, prefix: Prefix, shared: int) -> None:
         self._warmth, self._prefix, self._shared = warmth, prefix, shared
         self._mine: asyncio.Future[None] | None = None
         self._own: Prefix = ()
         self._sent = self._expected = 0
         self._at = 0.0
 
-    async def __aenter__(self) -> Warming:
+    async def __aenter__(self) -> CacheWarmup:
         await self.enter()
         return self
 

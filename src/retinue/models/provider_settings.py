@@ -9,7 +9,7 @@ SECOND_USD = 0.0005
 """What a second of waiting for a prompt cache is worth, in dollars: a run waits for what saves it more than that."""
 
 
-class Terms(Value):
+class ProviderTerms(Value):
     """For each account and model of a provider. `start_concurrent` calls begin at once, and never more than
     `max_concurrent` are under way; in no minute begin more than `requests_per_minute` calls, or calls with prompts of
     more than `tokens_per_minute` tokens. `cache_tokens` is the shortest prefix that its prompt cache keeps (0: it has

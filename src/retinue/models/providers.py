@@ -56,28 +56,28 @@ def _first(names: tuple[str, ...], environ: Mapping[str, str]) -> tuple[str, str
 
 
 def _anthropic(environ: Mapping[str, str]) -> Codec:
-    from retinue.models.anthropic import Anthropic
+    from retinue.models.anthropic import AnthropicCodec
 
-    return Anthropic()
+    return AnthropicCodec()
 
 
 def _responses(environ: Mapping[str, str]) -> Codec:
-    from retinue.models.openai_responses import OpenAIResponses
+    from retinue.models.openai_responses import OpenAIResponsesCodec
 
-    return OpenAIResponses(environ.get("OPENAI_ORG_ID", ""), environ.get("OPENAI_PROJECT_ID", ""))
+    return OpenAIResponsesCodec(environ.get("OPENAI_ORG_ID", ""), environ.get("OPENAI_PROJECT_ID", ""))
 
 
 def _gemini(environ: Mapping[str, str]) -> Codec:
-    from retinue.models.gemini import Gemini
+    from retinue.models.gemini import GeminiCodec
 
-    return Gemini()
+    return GeminiCodec()
 
 
 def _chat(**fields: Any) -> Callable[[Mapping[str, str]], Codec]:
     def make(environ: Mapping[str, str]) -> Codec:
-        from retinue.models.openai_chat import OpenAIChat
+        from retinue.models.openai_chat import OpenAIChatCodec
 
-        return OpenAIChat(**fields)
+        return OpenAIChatCodec(**fields)
 
     return make
 

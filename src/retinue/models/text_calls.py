@@ -49,7 +49,7 @@ class Written(NamedTuple):
     args: str
 
 
-class Recovered(NamedTuple):
+class RecoveredCalls(NamedTuple):
     """What is left of a text, and the calls that stood in it, in their order."""
 
     text: str
@@ -64,11 +64,11 @@ class _Opened(NamedTuple):
     function: str
 
 
-def recover(text: str, names: Collection[str], *, is_cut: bool = False) -> Recovered:
+def recover(text: str, names: Collection[str], *, is_cut: bool = False) -> RecoveredCalls:
     """The calls to tools of these `names`. A call that is repeated word for word right behind itself is taken once:
     small models loop. Of a text that `is_cut`, only what is complete counts."""
     if not any(name in text for name in names):
-        return Recovered(text, ())
+        return RecoveredCalls(text, ())
     reader = _Reader(text, frozenset(names), is_cut)
     calls: list[Written] = []
     kept: list[str] = []
@@ -82,9 +82,9 @@ def recover(text: str, names: Collection[str], *, is_cut: bool = False) -> Recov
         calls += [c for n, c in enumerate(found) if c != (found[n - 1] if n else calls[-1] if calls else None)]
         start = at = end
     if not calls:
-        return Recovered(text, ())
+        return RecoveredCalls(text, ())
     kept.append(text[start:])
-    return Recovered("\n".join(part for piece in kept if (part := piece.strip())), tuple(calls))
+    return RecoveredCalls("\n".join(part for piece in kept if (part := piece.strip())), tuple(calls))
 
 
 class Preview:

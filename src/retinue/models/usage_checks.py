@@ -17,7 +17,7 @@ PREAMBLE = {"anthropic": 1_024, "gemini": 512, "openai_chat": 512, "openai_respo
 its own list, by model and choice; templates of the others have a date, rules for calls, marks around each message."""
 
 
-class Asked(Struct, frozen=True):
+class RequestSize(Struct, frozen=True):
     """What was sent: `size` bytes, of which replies of `max_output` tokens were permitted. With `is_open` the provider
     may read more than it was sent, because it was asked to search or the like."""
 
@@ -37,7 +37,7 @@ class Asked(Struct, frozen=True):
         return 0 < tokens <= (most if self.is_open else min(most, self.size + self.info.preamble + ADDED))
 
 
-def believed(told: Usage, said: int, asked: Asked, *, is_whole: bool = True) -> Usage:
+def believed(told: Usage, said: int, asked: RequestSize, *, is_whole: bool = True) -> Usage:
     """What a reply of `said` characters has cost. Tokens that were not counted, or cannot have been, are in
     `estimated`. Nothing at all is left to whoever holds a bound, unless the reply broke off."""
     if is_whole and not told.tokens:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from retinue.core.events import Entry
+from retinue.core.events import LogEntry
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,7 +20,7 @@ class Step(msgspec.Struct, frozen=True):
     """One committed event. `seq` is its number in the log."""
 
     seq: int
-    entry: Entry
+    entry: LogEntry
 
 
 class Delta(msgspec.Struct, frozen=True):
@@ -90,7 +90,7 @@ class Bus:
     def busy(self) -> bool:
         return bool(self._by_run)
 
-    def publish(self, first_seq: int, entries: Iterable[Entry]) -> None:
+    def publish(self, first_seq: int, entries: Iterable[LogEntry]) -> None:
         for seq, entry in enumerate(entries, first_seq):
             for watcher in self._watchers(entry.run):
                 watcher.offer(Step(seq, entry))

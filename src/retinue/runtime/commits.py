@@ -24,7 +24,7 @@ FULL_RETRY_SECONDS = (0.05, 0.2, 1.0, 5.0)
 FINISH_SECONDS = 30.0
 
 
-class Batch:
+class CommitBatch:
     """What was handed to the store together, by a task if that has to be waited for. `seq` is the position of its last
     event, once it is on record."""
 
@@ -47,13 +47,13 @@ class Commits:
 
     def __init__(self, store: Store, wake: Callable[[], None]) -> None:
         self._store, self._wake = store, wake
-        self.under_way: Batch | None = None
+        self.under_way: CommitBatch | None = None
         self.trouble = ""
 
     def begin(self, changes: Changes, waiting: list[Waiter]) -> None:
         """Hand a batch over. With a store that need not wait it is on record when this returns."""
         assert self.under_way is None, "one batch at a time"
-        batch = self.under_way = Batch(changes, waiting)
+        batch = self.under_way = CommitBatch(changes, waiting)
         work = self.with_space(lambda: self._store.commit(changes))
         try:
             first = work.send(None)
@@ -63,7 +63,7 @@ class Commits:
             batch.task = asyncio.get_running_loop().create_task(_rest(work, first), name="retinue commit")
             batch.task.add_done_callback(lambda _: self._wake())
 
-    def take(self) -> Batch | None:
+    def take(self) -> CommitBatch | None:
         """The batch that has arrived, if there is one. Raises what the store says when it cannot."""
         batch = self.under_way
         if batch is None or (batch.task is not None and not batch.task.done()):

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from retinue.channels.base import Channel
 from retinue.core.effects import Deliver, Effect, FreeSlot, Transmit
-from retinue.core.events import AnyEvent, Closed, Described, Entry, Opened, Registered, Woke
+from retinue.core.events import AnyEvent, Closed, Described, LogEntry, Opened, Registered, Woke
 from retinue.core.redaction import Redactor
 from retinue.core.restarts import waiting_for_provider
 from retinue.core.state import Ended, Run
@@ -28,13 +28,13 @@ from retinue.models.base import Model
 from retinue.runtime import recover
 from retinue.runtime.bus import Bus
 from retinue.runtime.clock import Clock
-from retinue.runtime.commits import Batch, Commits, Waiter
+from retinue.runtime.commits import CommitBatch, Commits, Waiter
 from retinue.runtime.end_waiters import EndWaiters
-from retinue.runtime.found_runs import Found
+from retinue.runtime.found_runs import FoundRuns
 from retinue.runtime.perform import Performer
 from retinue.runtime.secret_filter import clean_event
 from retinue.runtime.timers import Timers
-from retinue.runtime.tool_runner import Tools
+from retinue.runtime.tool_runner import ToolRunner
 from retinue.sandbox.private_paths import NOTHING, Private
 from retinue.store.base import Store
 
@@ -61,7 +61,7 @@ class Engine:
         self,
         store: Store,
         clock: Clock,
-        tools: Tools,
+        tools: ToolRunner,
         models: Mapping[str, Model],
         channels: Mapping[str, Channel],
         rules: Rules,
@@ -90,7 +90,7 @@ class Engine:
         self._failure: BaseException | None = None
         self.timers = Timers(clock.now, self._wanted, lambda id: self.post(id, Woke()))
         self.performer = Performer(self, tools, models, channels, home)
-        self.found = Found(self, tools, {}, 0, clean=True)
+        self.found = FoundRuns(self, tools, {}, 0, clean=True)
 
     # life
 
@@ -105,7 +105,7 @@ class Engine:
         rules = self.trees.shared.rules
         order = recover.rebuild(self.trees, snapshot)
         found = {spec.id: (spec, run) for spec, run in self.trees.live()}
-        self.found = Found(self, self._tools, {id: found[id] for id in order}, epoch, clean=is_clean)
+        self.found = FoundRuns(self, self._tools, {id: found[id] for id in order}, epoch, clean=is_clean)
         for id, (spec, run) in found.items():
             self.on_record[id], self._roots[id] = run, spec.root
             self.timers.set(id, run.wake_at)
@@ -133,13 +133,13 @@ class Engine:
     async def _say_goodbye(self) -> None:
         """The last commit. What was stepped and not handed over is in it, if everything before it is on record; after a
         failure it stands by itself: something is lost then, but no run has killed this process."""
-        last = Batch(Changes(), [])
+        last = CommitBatch(Changes(), [])
         if await self._commits.finish() and self._failure is None:
             while not self.trees.is_settled:
                 self.trees.go_on(MANY)
                 self._set_aside()
-            last = Batch(self.trees.take_changes(), self._waiting)
-        last.changes.entries.append(Entry(run="", at=self.clock.now(), event=Closed()))
+            last = CommitBatch(self.trees.take_changes(), self._waiting)
+        last.changes.entries.append(LogEntry(run="", at=self.clock.now(), event=Closed()))
         with contextlib.suppress(StoreError):
             await self.store.commit(last.changes)
             last.tell()
@@ -322,7 +322,7 @@ class Engine:
             return True
         return False
 
-    async def _after(self, batch: Batch) -> None:
+    async def _after(self, batch: CommitBatch) -> None:
         """The batch is on record: what is shown follows, and what it asks for is begun."""
         self._is_performing = True
         try:

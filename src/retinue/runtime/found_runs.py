@@ -14,14 +14,14 @@ from retinue.runtime import recover
 
 if TYPE_CHECKING:
     from retinue.runtime.engine import Engine
-    from retinue.runtime.tool_runner import Tools
+    from retinue.runtime.tool_runner import ToolRunner
 
 
-class Found:
+class FoundRuns:
     """The open runs of an earlier process that were not told yet. `clean`: it was closed in good order."""
 
     def __init__(
-        self, engine: Engine, tools: Tools, runs: dict[str, tuple[Spec, Run]], epoch: int, *, clean: bool
+        self, engine: Engine, tools: ToolRunner, runs: dict[str, tuple[Spec, Run]], epoch: int, *, clean: bool
     ) -> None:
         self._engine, self._tools, self._dormant, self._epoch, self._clean = engine, tools, runs, epoch, clean
         rules = engine.trees.shared.rules

@@ -24,7 +24,7 @@ from retinue.runtime.long_texts import Texts
 
 if TYPE_CHECKING:
     from retinue.runtime.engine import Engine
-    from retinue.runtime.tool_runner import Tools
+    from retinue.runtime.tool_runner import ToolRunner
 
 log = logging.getLogger("retinue")
 
@@ -33,7 +33,7 @@ class Outbox:
     """The way from a due delivery to its channel. One place is told one thing at a time, in the order in which it was
     to be told: what is refused is first in line until it is taken or given up."""
 
-    def __init__(self, engine: Engine, tools: Tools, channels: Mapping[str, Channel]) -> None:
+    def __init__(self, engine: Engine, tools: ToolRunner, channels: Mapping[str, Channel]) -> None:
         self._engine, self._tools, self._channels = engine, tools, channels
         self._texts = Texts(engine)
         self._lines: dict[Origin, dict[str, asyncio.Event]] = {}

@@ -46,9 +46,9 @@ from retinue.runtime.coroutines import asked_to_stop
 from retinue.runtime.long_texts import Texts
 from retinue.runtime.outbox import Outbox
 from retinue.runtime.reply_cleanup import clean_reply, own_ids
-from retinue.runtime.tool_reader import Window
-from retinue.runtime.tool_runner import Tools
-from retinue.sandbox.open_directories import Holding, Holdings, real_paths
+from retinue.runtime.tool_reader import ToolReader
+from retinue.runtime.tool_runner import ToolRunner
+from retinue.sandbox.open_directories import OpenDirectories, OpenDirectory, real_paths
 from retinue.tools.base import Answer, Ask, Caller, Returned, Submission, at_once
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class Performer:
     def __init__(
         self,
         engine: Engine,
-        tools: Tools,
+        tools: ToolRunner,
         models: Mapping[str, Model],
         channels: Mapping[str, Channel],
         home: str = "",
@@ -75,9 +75,9 @@ class Performer:
         self._parked: list[CallModel | CallTool | Compose] = []
         self._progress: dict[str, tuple[int, Progress]] = {}
         self._offered: dict[tuple[str, Any], tuple[ToolSchema, ...]] = {}
-        self.window = Window(engine, tools)
+        self.window = ToolReader(engine, tools)
         self.outbox = Outbox(engine, tools, channels)
-        self.holdings = Holdings()
+        self.holdings = OpenDirectories()
 
     def over(self, id: str) -> None:
         """The run has ended: nothing of it is under way, and its messages are in the store."""
@@ -308,7 +308,7 @@ class Performer:
             keep=self._texts.keep,
         )
 
-    def _holding(self, spec: Spec) -> Holding:
+    def _holding(self, spec: Spec) -> OpenDirectory:
         """What opens the directories of the run's tree: the one that its first run was sent to, and those added."""
         first = self._engine.trees.spec(spec.root) or spec
         given = (*(first.capabilities.read or ()), *(first.capabilities.write or ()))

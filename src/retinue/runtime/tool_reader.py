@@ -14,13 +14,13 @@ from retinue.tools.base import Kin, Tool
 
 if TYPE_CHECKING:
     from retinue.runtime.engine import Engine
-    from retinue.runtime.tool_runner import Tools
+    from retinue.runtime.tool_runner import ToolRunner
 
 
-class Window:
+class ToolReader:
     """The runtime as tools see it (`tools.base.Look`). `know_model` asks the catalog for a model, if there is one."""
 
-    def __init__(self, engine: Engine, tools: Tools) -> None:
+    def __init__(self, engine: Engine, tools: ToolRunner) -> None:
         self._engine, self._tools = engine, tools
         self.know_model: Callable[[str], None] = lambda name: None
 

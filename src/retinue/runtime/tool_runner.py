@@ -9,11 +9,11 @@ from retinue.core.answer_layout import Laid
 from retinue.core.effects import ChildOutcome
 from retinue.core.spec import Spec
 from retinue.core.values import Call, Restart, ToolSchema
-from retinue.sandbox.worktree import Changes
+from retinue.sandbox.worktree import BranchDiff
 from retinue.tools.base import Caller, Returned, Tool
 
 
-class Tools(Protocol):
+class ToolRunner(Protocol):
     def __contains__(self, agent: object) -> bool: ...
 
     def schemas(self, agent: str) -> tuple[ToolSchema, ...]: ...
@@ -36,6 +36,6 @@ class Tools(Protocol):
 
     def place(self, spec: Spec, home: str) -> Coroutine[Any, Any, str]: ...
 
-    def work(self, spec: Spec) -> Coroutine[Any, Any, Changes | None]: ...
+    def work(self, spec: Spec) -> Coroutine[Any, Any, BranchDiff | None]: ...
 
     def over(self, run: str, is_used: Callable[[str], bool]) -> Awaitable[None] | None: ...

@@ -14,7 +14,7 @@ import threading
 from collections.abc import Iterator
 
 from retinue.errors import Refused
-from retinue.sandbox.file_location import Spot
+from retinue.sandbox.file_location import FileLocation
 
 SUFFIX = ".retinue-draft"
 N_LOCKS = 64
@@ -23,7 +23,7 @@ _LOCKS = tuple(threading.Lock() for _ in range(N_LOCKS))
 
 
 @contextlib.contextmanager
-def alone(spots: list[Spot]) -> Iterator[None]:
+def alone(spots: list[FileLocation]) -> Iterator[None]:
     """Nobody else in this process changes these files meanwhile: several edits of one file in one turn all count."""
     numbers = set()
     for spot in spots:
@@ -35,11 +35,11 @@ def alone(spots: list[Spot]) -> Iterator[None]:
         yield
 
 
-class Draft:
+class PendingWrite:
     """The next content of a file, written and flushed beside it. `tag` names the call, so that a later process can
     find what it left behind."""
 
-    def __init__(self, spot: Spot, data: bytes, tag: str = "", like: os.stat_result | None = None) -> None:
+    def __init__(self, spot: FileLocation, data: bytes, tag: str = "", like: os.stat_result | None = None) -> None:
         self.spot = spot
         self.name = f".{prefix(tag)}{secrets.token_hex(8)}{SUFFIX}"
         spot.check()
@@ -93,7 +93,7 @@ class Draft:
             self.discard()
 
 
-def remove(spot: Spot) -> None:
+def remove(spot: FileLocation) -> None:
     """Take the file away; it must be the one that was looked at."""
     spot.check()
     if _identity(spot) != _of(spot.found):
@@ -105,7 +105,7 @@ def remove(spot: Spot) -> None:
         raise _unwritten(spot, error) from None
 
 
-def sweep(spot: Spot, tag: str) -> None:
+def sweep(spot: FileLocation, tag: str) -> None:
     """Remove the drafts that an earlier process left beside the file in the same call."""
     start = "." + prefix(tag)
     with contextlib.suppress(OSError), os.scandir(spot.dir_fd) as entries:
@@ -141,7 +141,7 @@ def umask() -> int:
     return 0o077
 
 
-def _identity(spot: Spot) -> tuple[int, ...] | None:
+def _identity(spot: FileLocation) -> tuple[int, ...] | None:
     try:
         return _of(os.stat(spot.name, dir_fd=spot.dir_fd, follow_symlinks=False))
     except OSError:
@@ -154,7 +154,7 @@ def _of(found: os.stat_result | None) -> tuple[int, ...] | None:
     return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
 
 
-def _unwritten(spot: Spot, error: OSError) -> Refused:
+def _unwritten(spot: FileLocation, error: OSError) -> Refused:
     if error.errno == errno.EEXIST:
         return Refused("changed", f"{spot.path}: somebody else has made it just now; nothing was written")
     return Refused("write", f"{spot.path}: it could not be written ({error.strerror}); what was there is unchanged")

@@ -13,7 +13,7 @@ Why = Literal["", "timeout", "stopped", "cancelled", "output", "disk", "lost"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class CommandLimits:
     """What one command may use; 0 means no limit of ours. What holds each of them, and where: docs/sandbox.md."""
 
     processes: int = 256  # in all
@@ -39,13 +39,13 @@ class Command:
     read: tuple[str, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict)
     network: bool = False
-    limits: Limits = Limits()
+    limits: CommandLimits = CommandLimits()
     tag: str = ""
     opened: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ended:
+class CommandExit:
     """How it ended. `code` is None when nobody can say; `why` is "" when it ended by itself; `lost`: its sandbox died.
     `notes` say which limits were met."""
 
@@ -61,7 +61,7 @@ Sink = Callable[[bytes], None]
 class Running(Protocol):
     """A command that was started."""
 
-    async def wait(self, seconds: float | None = None) -> Ended:
+    async def wait(self, seconds: float | None = None) -> CommandExit:
         """Until it has ended and nothing of it is left. After `seconds`, and when this is cancelled, it is killed."""
 
     def stop(self, why: Why = "stopped") -> None:

@@ -18,14 +18,14 @@ from retinue.errors import Refused, SandboxMissing
 from retinue.sandbox import protected_paths as protected
 from retinue.sandbox import seccomp
 from retinue.sandbox import trusted_programs as programs
-from retinue.sandbox.base import Command, Limits, Sink
-from retinue.sandbox.kept_aside import Aside
+from retinue.sandbox.base import Command, CommandLimits, Sink
+from retinue.sandbox.kept_aside import KeptAside
 from retinue.sandbox.mount_check import inspect
-from retinue.sandbox.mount_watch import Watching
-from retinue.sandbox.mounts import Layout, etc_files, given, own_python, roots, system
+from retinue.sandbox.mount_watch import MountWatch
+from retinue.sandbox.mounts import Mounts, etc_files, given, own_python, roots, system
 from retinue.sandbox.private_paths import NOTHING, Private
-from retinue.sandbox.process import Guard, Tree
-from retinue.sandbox.readonly_paths import Shield, beneath
+from retinue.sandbox.process import ProcessGuard, ProcessTree
+from retinue.sandbox.readonly_paths import ReadonlyPaths, beneath
 from retinue.sandbox.resource_limits import find_groups, is_bound, process_rlimit
 
 OLDEST = (0, 8, 0)
@@ -86,11 +86,11 @@ class Bwrap:
             "a filter of system calls" if self._filter else "no filter of system calls: no table for this architecture",
         )
 
-    async def start(self, command: Command, sink: Sink) -> Tree:
+    async def start(self, command: Command, sink: Sink) -> ProcessTree:
         command = replace(command, tag=command.tag or uuid.uuid4().hex)
         write, guarded = self._writable(command)
         with ExitStack() as undo:
-            layout = Layout(self._by_fd)
+            layout = Mounts(self._by_fd)
             undo.callback(layout.close)
             shields = []
             for root in guarded:
@@ -107,9 +107,9 @@ class Bwrap:
             undo.callback(os.close, gate)
             layout.fds += (told, waits)
             argv = self._argv(command, layout, shields, ("--json-status-fd", str(told), "--block-fd", str(waits)))
-            watching = Watching.of(layout.mounts)
+            watching = MountWatch.of(layout.mounts)
             undo.callback(watching.close)
-            guard = Guard(
+            guard = ProcessGuard(
                 inspect=lambda pid: inspect(pid, layout.mounts, command.opened),
                 look=lambda: any([watching.look(), *(shield.look() for shield in shields)]),
                 told=watching.fd,
@@ -118,7 +118,7 @@ class Bwrap:
                 missing=tuple(path for shield in shields for path in shield.missing()) if self._aside else (),
                 aside=f"{self._aside}/{_name(command.tag)}" if self._aside else "",
             )
-            tree = Tree(
+            tree = ProcessTree(
                 sink, command.limits, command.tag, status=status, gate=gate, group=group, disks=write, guard=guard
             )
             undo.pop_all()  # from here on the tree undoes it
@@ -127,14 +127,14 @@ class Bwrap:
             finally:
                 layout.close()
 
-    def _shield(self, root: str, command: Command) -> Shield:
+    def _shield(self, root: str, command: Command) -> ReadonlyPaths:
         """The guard of a writable directory. (Its descriptor is duplicated; the command's own stays the caller's.)"""
-        store, aside = os.path.realpath(self._private.store or "/"), Aside(self._aside, _name(command.tag))
+        store, aside = os.path.realpath(self._private.store or "/"), KeptAside(self._aside, _name(command.tag))
         given = command.opened.get(root)
         fd = os.open(root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC) if given is None else os.dup(given)
         try:
             others = [os.path.realpath(path) for path in (*command.write, *command.read) if os.path.isabs(path)]
-            return Shield.of(root, fd, aside, store if beneath(store, (root,)) else "", others)
+            return ReadonlyPaths.of(root, fd, aside, store if beneath(store, (root,)) else "", others)
         finally:
             os.close(fd)
 
@@ -155,7 +155,9 @@ class Bwrap:
         homes = (home for home in protected.home_directories() if beneath(home, write))
         return write, [path for path in dict.fromkeys((*asked, *homes)) if os.path.isdir(path)]
 
-    def _argv(self, command: Command, layout: Layout, shields: list[Shield], pipes: tuple[str, ...]) -> list[str]:
+    def _argv(
+        self, command: Command, layout: Mounts, shields: list[ReadonlyPaths], pipes: tuple[str, ...]
+    ) -> list[str]:
         """Options go through a descriptor: a command line can be read by every user of the machine. (The tag is put
         before them when it is started.)"""
         options = [*ISOLATE, *pipes]
@@ -173,7 +175,7 @@ class Bwrap:
         packed = layout.data(b"".join(os.fsencode(option) + b"\0" for option in options))
         return [self.program, "--args", packed, "--", *self._inner(command.argv, command.limits)]
 
-    def _inner(self, argv: tuple[str, ...], limits: Limits) -> tuple[str, ...]:
+    def _inner(self, argv: tuple[str, ...], limits: CommandLimits) -> tuple[str, ...]:
         if find_groups().pids is not None or not is_bound():
             return argv
         return ("/bin/sh", "-c", f'{process_rlimit(limits)}; exec "$@"', "sh", *argv)
@@ -201,7 +203,7 @@ def find_sandbox(
     return Bwrap(found, by_fd=by_fd, private=private, aside=aside, readable=readable)
 
 
-def _release(watching: Watching, shields: list[Shield]) -> tuple[str, ...]:
+def _release(watching: MountWatch, shields: list[ReadonlyPaths]) -> tuple[str, ...]:
     """When nothing of the command is left: undo what it may have done where a mount was lost, and tell everything."""
     watching.look()
     watching.close()

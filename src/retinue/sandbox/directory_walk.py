@@ -21,7 +21,7 @@ Kind = Literal["file", "dir", "link", "other"]
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class WalkEntry:
     path: str
     kind: Kind
     size: int = 0
@@ -61,7 +61,7 @@ def walk(
     depth: int = MAX_DEPTH,
     skip: Sequence[str] = (),
     hides: Callable[[str], bool] = lambda path: False,
-) -> Iterator[Entry]:
+) -> Iterator[WalkEntry]:
     """The entries below an open directory, whose own path is `base` ("" for the root), in no particular order. The
     directories in it that are named in `skip` are not entered, and what `hides` says by its path is not there."""
     levels: list[tuple[int, str, Ignores, list[str]]] = []
@@ -96,7 +96,7 @@ def _enter(
     rules: Ignores,
     patience: Patience,
     hides: Callable[[str], bool],
-) -> Iterator[Entry]:
+) -> Iterator[WalkEntry]:
     """Yield what is in a directory, and put it on the stack with the names of its directories."""
     directories: list[str] = []
     levels.append((fd, prefix, rules, directories))
@@ -122,10 +122,10 @@ def _enter(
             continue
         if is_dir:
             directories.append(name)
-            yield Entry(path, "dir")
+            yield WalkEntry(path, "dir")
         elif entry.is_symlink():
-            yield Entry(path, "link")
+            yield WalkEntry(path, "link")
         elif entry.is_file(follow_symlinks=False):
-            yield Entry(path, "file")
+            yield WalkEntry(path, "file")
         else:
-            yield Entry(path, "other")
+            yield WalkEntry(path, "other")

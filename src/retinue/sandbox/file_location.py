@@ -19,7 +19,7 @@ MAX_HOPS = 8
 
 
 @dataclass(slots=True)
-class Spot:
+class FileLocation:
     """The place of one file: its directory, held open, its name, and what stands there now (None: nothing).
 
     A symbolic link at the name has been followed, inside the root, before: writing replaces the file that it leads to.
@@ -84,7 +84,7 @@ class Spot:
 
 
 @contextmanager
-def spot(root: Root, path: str, *, make: bool = False) -> Iterator[Spot]:
+def spot(root: Root, path: str, *, make: bool = False) -> Iterator[FileLocation]:
     """Find the place that `path` names, through links that stay beneath the root; with `make`, missing directories are
     made. They are taken away again when the body fails."""
     found = locate(root, path, make=make)
@@ -97,14 +97,14 @@ def spot(root: Root, path: str, *, make: bool = False) -> Iterator[Spot]:
         found.close()
 
 
-def locate(root: Root, path: str, *, make: bool = False) -> Spot:
+def locate(root: Root, path: str, *, make: bool = False) -> FileLocation:
     at = path
     for _ in range(MAX_HOPS):
         parent, name = os.path.split(at)
         if name in ("", ".", ".."):
             raise Refused("path", f"{path}: it names a directory, not a file")
         dir_fd, made = _directory(root, parent or ".", path, name, make)
-        place = Spot(root=root, dir_fd=dir_fd, name=name, path=path, found=None, made=made)
+        place = FileLocation(root=root, dir_fd=dir_fd, name=name, path=path, found=None, made=made)
         try:
             place.check()
             place.found = _lstat(name, dir_fd)
@@ -158,7 +158,7 @@ def _directory(root: Root, parent: str, path: str, name: str, make: bool) -> tup
         return fd, []
     made: list[tuple[int, str]] = []
     try:
-        planned = Spot(root=root, dir_fd=fd, name="/".join([*reversed(missing), name]), path=path, found=None)
+        planned = FileLocation(root=root, dir_fd=fd, name="/".join([*reversed(missing), name]), path=path, found=None)
         planned.check()
         if not make:
             raise NotFound(f"{path}: its directory does not exist")
@@ -167,7 +167,7 @@ def _directory(root: Root, parent: str, path: str, name: str, make: bool) -> tup
             made.append((fd, part))
             fd = os.open(part, flags | os.O_NOFOLLOW, dir_fd=fd)
     except BaseException as error:
-        Spot(root=root, dir_fd=fd, name="", path=path, found=None, made=made).undo()
+        FileLocation(root=root, dir_fd=fd, name="", path=path, found=None, made=made).undo()
         for held in {fd, *(d for d, _ in made)}:
             os.close(held)
         if isinstance(error, OSError):

@@ -16,7 +16,7 @@ MOST_BYTES, MOST_FILES = 64 << 20, 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Aside:
+class KeptAside:
     """`folder` is private to the runtime ("" for none: things are only renamed where they are); `name` is in the names
     of what one command has made."""
 

@@ -21,7 +21,7 @@ READ = 1 << 16
 
 
 @dataclass
-class Watching:
+class MountWatch:
     """`lost` are the paths whose mount has gone, for another thing is there now; `written` those of them that somebody
     may have changed since. `fd` can be read when there is something to `hear` (-1: there is no way to be told, and only
     looks are left)."""
@@ -34,7 +34,7 @@ class Watching:
     _gone: set[str] = field(default_factory=set)
 
     @classmethod
-    def of(cls, mounts: Iterable[Mount]) -> Watching:
+    def of(cls, mounts: Iterable[Mount]) -> MountWatch:
         """Those that lie in another one: with the others a command sees what it was given, wherever that is now."""
         every = {mount.path: mount for mount in mounts}
         inner = {path: m for path, m in every.items() if any(above in every for above in _above(path))}

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from retinue.errors import Refused
 from retinue.sandbox.base import Command
 from retinue.sandbox.private_paths import Private
-from retinue.sandbox.readonly_paths import OPEN, Shield, beneath, worktree_of
+from retinue.sandbox.readonly_paths import OPEN, ReadonlyPaths, beneath, worktree_of
 
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/nix/store", "/gnu/store")
 # Copied into the sandbox, not mounted: a mount costs a third of a millisecond. The rest of /etc can hold secrets, which
@@ -43,7 +43,7 @@ class Mount:
 
 
 @dataclass
-class Layout:
+class Mounts:
     """What makes the file system: the mounts, and the descriptors that the arguments for bwrap name. `by_fd`: whether
     it takes what is to be mounted by descriptor; before it looks at a path, somebody could have put a link there."""
 
@@ -128,7 +128,7 @@ def roots(paths: Iterable[str], *, write: bool) -> list[str]:
     return kept
 
 
-def system(layout: Layout, etc: dict[str, bytes]) -> Iterator[str]:
+def system(layout: Mounts, etc: dict[str, bytes]) -> Iterator[str]:
     for path in SYSTEM:
         if os.path.islink(path):
             yield from ("--symlink", os.readlink(path), path)
@@ -142,7 +142,7 @@ def system(layout: Layout, etc: dict[str, bytes]) -> Iterator[str]:
     yield from ("--symlink", "../tmp", "/var/tmp")
 
 
-def given(layout: Layout, command: Command, shields: Iterable[Shield], private: Private) -> Iterator[str]:
+def given(layout: Mounts, command: Command, shields: Iterable[ReadonlyPaths], private: Private) -> Iterator[str]:
     """The directories of the command. What lies deeper is mounted later, so that it shows; then masks."""
     write = roots(command.write, write=True)
     read = [p for p in roots((*command.read, command.cwd), write=False) if not beneath(p, write)]

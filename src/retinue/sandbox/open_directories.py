@@ -17,7 +17,7 @@ from retinue.errors import NotFound, Refused
 from retinue.sandbox.open_beneath import DIRECTORY, open_beneath, open_real
 
 
-class Holding:
+class OpenDirectory:
     """`tops` are the directories that the tree was given, as real paths. Each is opened when it is first needed and
     held until `close`. A path that lies in none of them is a top of its own (a copy made by us, for one)."""
 
@@ -27,11 +27,11 @@ class Holding:
         self._is_closed = False
 
     @staticmethod
-    def by_name(paths: Iterable[str]) -> Holding:
+    def by_name(paths: Iterable[str]) -> OpenDirectory:
         """For a caller outside of a runtime: what the names lead to now."""
-        return Holding(os.path.realpath(path) for path in paths)
+        return OpenDirectory(os.path.realpath(path) for path in paths)
 
-    def __enter__(self) -> Holding:
+    def __enter__(self) -> OpenDirectory:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -69,16 +69,16 @@ class Holding:
             self._tops.clear()
 
 
-class Holdings:
-    """One `Holding` for each tree of which a run is at work; it is closed when the last of those has ended."""
+class OpenDirectories:
+    """One `OpenDirectory` for each tree of which a run is at work; it is closed when the last of those has ended."""
 
     def __init__(self) -> None:
-        self._held: dict[str, tuple[Holding, set[str]]] = {}
+        self._held: dict[str, tuple[OpenDirectory, set[str]]] = {}
         self._tree: dict[str, str] = {}
 
-    def of(self, tree: str, run: str, tops: Sequence[str]) -> Holding:
+    def of(self, tree: str, run: str, tops: Sequence[str]) -> OpenDirectory:
         if tree not in self._held:
-            self._held[tree] = Holding(tops), set()
+            self._held[tree] = OpenDirectory(tops), set()
         holding, runs = self._held[tree]
         runs.add(run)
         self._tree[run] = tree

@@ -1,6 +1,6 @@
 """Paths as a model writes them, opened beneath the roots that a run holds. A `Root` is a directory that is kept open;
-`Reach` finds the root that a path belongs to; a `Spot` is the place of one file that is about to be written. What was
-opened is asked where it is; a name is never looked at twice.
+`AllowedRoots` finds the root that a path belongs to; a `FileLocation` is the place of one file that is about to be
+written. What was opened is asked where it is; a name is never looked at twice.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Literal
 
 from retinue.errors import NotFound, Refused
 from retinue.sandbox.open_beneath import open_beneath
-from retinue.sandbox.open_directories import Holding
+from retinue.sandbox.open_directories import OpenDirectory
 from retinue.sandbox.private_paths import NOTHING, Private
 from retinue.sandbox.protected_paths import kernels
 
@@ -49,12 +49,12 @@ class Root:
         self,
         path: str,
         forbids: Callable[[str], str] | None = None,
-        holding: Holding | None = None,
+        holding: OpenDirectory | None = None,
         private: Private = NOTHING,
     ) -> None:
         self._forbids, self._private = forbids, private
         if holding is None:
-            with Holding.by_name((path,)) as briefly:
+            with OpenDirectory.by_name((path,)) as briefly:
                 path = os.path.realpath(path)
                 self.fd = briefly.open(path)
         else:
@@ -223,7 +223,7 @@ def checked_text(path: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Reach:
+class AllowedRoots:
     """The directories that a run may read and write, and the one that its relative paths start from. `forbids` names
     the rule that forbids a file to the tool; `hides`, why its content may not be shown."""
 
@@ -232,7 +232,7 @@ class Reach:
     write: tuple[str, ...] = ()
     forbids: Callable[[str], str] | None = None
     hides: Callable[[str], str] | None = None
-    holding: Holding | None = None
+    holding: OpenDirectory | None = None
     private: Private = NOTHING
 
     @staticmethod
@@ -242,11 +242,11 @@ class Reach:
         write: Sequence[str] | None,
         forbids: Callable[[str], str] | None = None,
         hides: Callable[[str], str] | None = None,
-        holding: Holding | None = None,
+        holding: OpenDirectory | None = None,
         private: Private = NOTHING,
-    ) -> Reach:
+    ) -> AllowedRoots:
         """None stands for the root alone; an empty tuple for nothing at all."""
-        return Reach(
+        return AllowedRoots(
             root=root,
             read=(root,) if read is None else tuple(read),
             write=(root,) if write is None else tuple(write),

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from retinue.errors import RetinueError
-from retinue.sandbox.base import Ended, Limits, Sink, Why
-from retinue.sandbox.resource_limits import Group, rlimits
+from retinue.sandbox.base import CommandExit, CommandLimits, Sink, Why
+from retinue.sandbox.resource_limits import ControlGroup, rlimits
 
 TAG = "RETINUE_TOOL"
 # The process that we start. It starts the command, and a watcher that blocks on a pipe whose other end only the runtime
@@ -50,7 +50,7 @@ MUCH_DISK = 64 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Guard:
+class ProcessGuard:
     """What surrounds a command. `inspect` looks into the sandbox, whose first process it is told, before the command
     begins, and raises if it is not as it should be; `look` says now and then whether the command must be stopped, in a
     thread, and `hear` does at once when `told` can be read (-1: nobody tells); `release` undoes what was set up, and
@@ -66,7 +66,7 @@ class Guard:
     aside: str = ""
 
 
-class Tree(asyncio.SubprocessProtocol):
+class ProcessTree(asyncio.SubprocessProtocol):
     """One start. `status` is the pipe on which bwrap tells the first process inside and the exit code (None: there is
     no bwrap, and the exit code is the process's own). The command waits inside until `gate` is written to, which is
     when it is in its group, and the sandbox was looked at."""
@@ -74,16 +74,16 @@ class Tree(asyncio.SubprocessProtocol):
     def __init__(
         self,
         sink: Sink,
-        limits: Limits,
+        limits: CommandLimits,
         tag: str,
         *,
         status: int | None = None,
         gate: int | None = None,
-        group: Group | None = None,
+        group: ControlGroup | None = None,
         disks: Sequence[str] = (),
-        guard: Guard | None = None,
+        guard: ProcessGuard | None = None,
     ) -> None:
-        self._sink, self._limits, self._status, self._group = sink, limits, status, group or Group(())
+        self._sink, self._limits, self._status, self._group = sink, limits, status, group or ControlGroup(())
         self._disks = {path: _free(path) for path in disks} if limits.free_disk else {}
         self._guard, self._gate, self._tag = guard, gate, tag
         self._begun: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -94,13 +94,15 @@ class Tree(asyncio.SubprocessProtocol):
         self._code: int | None = None
         self._inside: int | None = None  # a pidfd of the first process in the sandbox
         self._started = time.monotonic()
-        self._finishing: asyncio.Task[Ended] | None = None
+        self._finishing: asyncio.Task[CommandExit] | None = None
         self._transport: asyncio.SubprocessTransport | None = None
         self._is_over = False
         self._looking = threading.Lock()
         self._lifeline: int | None = None
 
-    async def launch(self, argv: Sequence[str], env: dict[str, str], pass_fds: Sequence[int], cwd: str = "/") -> Tree:
+    async def launch(
+        self, argv: Sequence[str], env: dict[str, str], pass_fds: Sequence[int], cwd: str = "/"
+    ) -> ProcessTree:
         """`env` is the environment of what is started here, which is not yet the command. Returns when that has begun,
         or could not; raises, when it may not begin, what `inspect` has raised."""
         loop = asyncio.get_running_loop()
@@ -229,7 +231,7 @@ class Tree(asyncio.SubprocessProtocol):
         # What cannot be killed (it hangs in the kernel) is not waited for either.
         asyncio.get_running_loop().call_later(GONE_SECONDS, self._exited.set)
 
-    async def wait(self, seconds: float | None = None) -> Ended:
+    async def wait(self, seconds: float | None = None) -> CommandExit:
         try:
             async with asyncio.timeout(seconds):
                 while not self._exited.is_set():
@@ -248,13 +250,13 @@ class Tree(asyncio.SubprocessProtocol):
             raise
         return await asyncio.shield(self._finish_once())
 
-    def _finish_once(self) -> asyncio.Task[Ended]:
+    def _finish_once(self) -> asyncio.Task[CommandExit]:
         """In a task of its own, so that a second cancellation does not cut it short."""
         if self._finishing is None:
             self._finishing = asyncio.get_running_loop().create_task(self._finish())
         return self._finishing
 
-    async def _finish(self) -> Ended:
+    async def _finish(self) -> CommandExit:
         notes: tuple[str, ...] = ()
         try:
             await _within(GONE_SECONDS, self._exited.wait())
@@ -270,7 +272,7 @@ class Tree(asyncio.SubprocessProtocol):
         finally:
             seconds = time.monotonic() - self._started
             notes = self._clean_up()
-        return Ended(code=self._exit_code(), why=self._ending(), seconds=seconds, notes=notes)
+        return CommandExit(code=self._exit_code(), why=self._ending(), seconds=seconds, notes=notes)
 
     async def _swept(self) -> None:
         """A killed process is seen as a zombie or not at all, but one that was forking has left another."""

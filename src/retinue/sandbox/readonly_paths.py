@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from retinue.errors import Refused
 from retinue.sandbox import git_config
 from retinue.sandbox import protected_paths as protected
-from retinue.sandbox.kept_aside import Aside, tell
+from retinue.sandbox.kept_aside import KeptAside, tell
 from retinue.sandbox.open_beneath import open_beneath
 from retinue.sandbox.private_paths import TAILS
 from retinue.sandbox.protected_paths import plain
@@ -50,13 +50,13 @@ class Bind:
 
 
 @dataclass
-class Shield:
+class ReadonlyPaths:
     """The guard of one writable directory, which `fd` holds open. `release` must be called when the command has ended.
     `store` is the runtime's own if it lies there: nothing may appear beside it that would be taken for a part of it."""
 
     root: str
     fd: int
-    aside: Aside
+    aside: KeptAside
     store: str = ""
     binds: list[Bind] = field(default_factory=list)
     _known: set[str] = field(default_factory=set)
@@ -71,7 +71,7 @@ class Shield:
     _is_released: bool = False
 
     @classmethod
-    def of(cls, root: str, fd: int, aside: Aside, store: str = "", others: Iterable[str] = ()) -> Shield:
+    def of(cls, root: str, fd: int, aside: KeptAside, store: str = "", others: Iterable[str] = ()) -> ReadonlyPaths:
         """`others` are the directories beside it that the command was given: a repository there may have its hooks
         here."""
         shield = cls(root, os.dup(fd), aside, store)

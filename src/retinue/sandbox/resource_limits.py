@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from retinue.sandbox.base import Limits
+from retinue.sandbox.base import CommandLimits
 
 PREFIX = "retinue-"
 
 
-def rlimits(limits: Limits) -> str:
+def rlimits(limits: CommandLimits) -> str:
     """Shell words that set the resource limits of what follows them. (-f and -c count 512 bytes, -d counts 1024.)
 
     RLIMIT_DATA, not RLIMIT_AS: runtimes such as V8 and Go reserve more addresses than any sensible limit."""
@@ -35,7 +35,7 @@ def rlimits(limits: Limits) -> str:
     return "; ".join(words)
 
 
-def process_rlimit(limits: Limits) -> str:
+def process_rlimit(limits: CommandLimits) -> str:
     """The same for processes. It must be set inside the user namespace, where the count starts at zero."""
     n = limits.processes
     return f"ulimit -u {n} 2>/dev/null || ulimit -p {n} 2>/dev/null || :" if n else ":"
@@ -55,7 +55,7 @@ def is_bound(uid_map: str = "/proc/self/uid_map") -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class ControlGroup:
     """The control groups of one command."""
 
     folders: tuple[Path, ...]
@@ -99,13 +99,13 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True)
-class Groups:
+class ControlGroups:
     """Where groups can be made: below the group of this process, never beside it, so that its own limits still hold."""
 
     pids: Path | None
     memory: Path | None
 
-    def make(self, limits: Limits) -> Group:
+    def make(self, limits: CommandLimits) -> ControlGroup:
         name = f"{PREFIX}{os.getpid()}-{uuid.uuid4().hex[:12]}"
         folders: dict[Path, None] = {}
         try:
@@ -122,9 +122,9 @@ class Groups:
                 _limit_memory(folder, limits.memory)
         except OSError:
             # It could be done when it was probed: somebody has changed the rules, or there are too many groups.
-            Group(tuple(folders)).remove()
-            return Group(())
-        return Group(tuple(folders))
+            ControlGroup(tuple(folders)).remove()
+            return ControlGroup(())
+        return ControlGroup(tuple(folders))
 
     def sweep(self) -> None:
         """Groups whose maker is dead: what is in them is killed, and they go."""
@@ -133,16 +133,16 @@ class Groups:
             for folder in parent.glob(f"{PREFIX}*-*"):
                 maker = folder.name.removeprefix(PREFIX).partition("-")[0]
                 if maker.isdigit() and not Path("/proc", maker).exists():
-                    group = Group((folder,))
+                    group = ControlGroup((folder,))
                     group.kill()
                     group.remove()
 
 
 @lru_cache(maxsize=1)
-def find_groups() -> Groups:
+def find_groups() -> ControlGroups:
     """Which control groups this process may make; tried once, by making one."""
     mine = _own_groups()
-    return Groups(pids=_usable(mine.get("pids"), "pids.max"), memory=_usable(mine.get("memory"), "memory"))
+    return ControlGroups(pids=_usable(mine.get("pids"), "pids.max"), memory=_usable(mine.get("memory"), "memory"))
 
 
 def _own_groups(mounts: str = "/proc/self/mountinfo", membership: str = "/proc/self/cgroup") -> dict[str, Path]:

@@ -8,7 +8,7 @@ import uuid
 
 from retinue.errors import ConfigError
 from retinue.sandbox.base import Command, Sink
-from retinue.sandbox.process import TAG, Tree
+from retinue.sandbox.process import TAG, ProcessTree
 from retinue.sandbox.resource_limits import find_groups
 
 
@@ -25,12 +25,12 @@ class Unsandboxed:
         if unsafe_bare is not True:
             raise ConfigError("running commands without a sandbox must be asked for: Unsandboxed(unsafe_bare=True)")
 
-    async def start(self, command: Command, sink: Sink) -> Tree:
+    async def start(self, command: Command, sink: Sink) -> ProcessTree:
         group = find_groups().make(command.limits)
         joins = "".join('echo 0 > "$1" || exit 125; shift; ' for _ in group.folders)
         script = f'unset A B; {joins}exec "$@"'
         tag = command.tag or uuid.uuid4().hex
-        tree = Tree(sink, command.limits, tag, group=group, disks=command.write)
+        tree = ProcessTree(sink, command.limits, tag, group=group, disks=command.write)
         argv = ["/bin/sh", "-c", script, "sh", *(f"{folder}/cgroup.procs" for folder in group.folders), *command.argv]
         fd = command.opened.get(command.cwd)
         where = command.cwd if fd is None else f"/proc/self/fd/{fd}"

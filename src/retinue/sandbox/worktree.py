@@ -34,7 +34,7 @@ log = logging.getLogger("retinue")
 MOST_DIFF = 8 * 1024 * 1024
 
 
-class Changes(msgspec.Struct, frozen=True, kw_only=True):
+class BranchDiff(msgspec.Struct, frozen=True, kw_only=True):
     """What was done on a branch since `base`."""
 
     branch: str
@@ -73,7 +73,7 @@ class Worktrees:
                     note = await self._create(run, path, note)
             return await asyncio.to_thread(_enter, path, note.inside)
 
-    async def changes(self, run: str, message: str) -> Changes | None:
+    async def changes(self, run: str, message: str) -> BranchDiff | None:
         """Put what there is on the branch, and tell what it holds; None when the run has changed nothing."""
         async with self._lock(run):
             note = self._note(run)
@@ -168,7 +168,7 @@ class Worktrees:
             admin = await asyncio.to_thread(_register, repository, run, path, branch, index)
         return self._keep(run, msgspec.structs.replace(note, admin=admin))
 
-    async def _record(self, run: str, note: _Note, message: str) -> Changes | None:
+    async def _record(self, run: str, note: _Note, message: str) -> BranchDiff | None:
         """A commit of everything in the copy on top of where its run has got to, by git's inner commands alone."""
         path = self.place(run)
         await asyncio.to_thread(_make_plain, path)
@@ -266,11 +266,11 @@ def _copy(source: str, target: str) -> None:
         os.utime(target, ns=(written, written))
 
 
-async def _told(git: Git, note: _Note, commit: str) -> Changes:
+async def _told(git: Git, note: _Note, commit: str) -> BranchDiff:
     told = ("--no-ext-diff", "--no-textconv", "--ignore-submodules=all", note.base, commit)
     numbers = [line.split(b"\t") for line in (await git.run("diff-tree", "-r", "--numstat", *told)).splitlines()]
     diff = await git.run("diff-tree", "-r", "-p", *told, is_long=True, most=MOST_DIFF)
-    return Changes(
+    return BranchDiff(
         branch=note.branch,
         base=note.base,
         commit=commit,

@@ -12,7 +12,7 @@ from typing import Protocol
 import msgspec
 
 from retinue.core.account import Account
-from retinue.core.events import Entry
+from retinue.core.events import LogEntry
 from retinue.core.spec import Spec
 from retinue.core.state import Run
 from retinue.core.task_list import Act, Noted
@@ -130,7 +130,7 @@ class Store(Protocol):
 
     async def entries(
         self, after: int = 0, run: str = "", limit: int = 1_000, *, tree: str | None = None
-    ) -> list[tuple[int, Entry]]:
+    ) -> list[tuple[int, LogEntry]]:
         """Rows of the log behind position `after`, of one run (its request included) or of all. With `tree` (the id of
         its root, or "" for what concerns the whole store) they are those of that tree, and `after` and the numbers are
         its own, from 1 on. Rows without a body are left out."""

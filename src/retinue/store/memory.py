@@ -10,7 +10,7 @@ from itertools import islice, takewhile
 import msgspec
 
 from retinue.core.account import Account
-from retinue.core.events import Entry, Requested
+from retinue.core.events import LogEntry, Requested
 from retinue.core.spec import Base, Spec
 from retinue.core.state import Ended, Run
 from retinue.core.task_list import Act, Noted
@@ -43,7 +43,7 @@ class _Logged(msgspec.Struct, frozen=True, gc=False):
     tree: str
     number: int
     run: str
-    entry: Entry | None
+    entry: LogEntry | None
 
 
 class _Data:
@@ -191,7 +191,7 @@ class MemoryStore(Store):
 
     async def entries(
         self, after: int = 0, run: str = "", limit: int = 1_000, *, tree: str | None = None
-    ) -> list[tuple[int, Entry]]:
+    ) -> list[tuple[int, LogEntry]]:
         log = self._data.log
         first = 0 if tree is not None else bisect_right(log, after, key=lambda row: row.seq)
         wanted = (

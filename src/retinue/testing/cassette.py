@@ -51,7 +51,7 @@ class Shown(Value):
     last: str = ""
 
 
-class Line(Value):
+class CassetteLine(Value):
     """One answer. `n` is its place in the order of all; `kind` says what `value` is."""
 
     n: int
@@ -89,8 +89,8 @@ class Cassette:
         self._mode: Literal["", "record", "replay"] = ""
         self._asked: dict[str, int] = {}
         self._written = 0
-        self._waiting: dict[str, list[Line]] = {}
-        self._lines: list[Line] = []
+        self._waiting: dict[str, list[CassetteLine]] = {}
+        self._lines: list[CassetteLine] = []
         self._taken: set[int] = set()
         self._given: set[int] = set()
         self._next = 0
@@ -144,7 +144,7 @@ class Cassette:
             raise CassetteError(f"{name} is not a cassette ({error}); record it again") from None
         if version != VERSION:
             raise CassetteError(f"{name} has version {version}, this is {VERSION}; record it again")
-        decoder = msgspec.json.Decoder(Line)
+        decoder = msgspec.json.Decoder(CassetteLine)
         for n, text in enumerate(rest, 2):
             try:
                 line = decoder.decode(text)
@@ -163,14 +163,14 @@ class Cassette:
 
     def _write(self, key: str, shown: Shown, kind: str, value: object, ids: Sequence[str]) -> None:
         raw = _with_holes(msgspec.json.encode(value).decode(), ids).encode()
-        line = Line(n=self._written, key=key, shown=shown, kind=kind, value=msgspec.Raw(raw))
+        line = CassetteLine(n=self._written, key=key, shown=shown, kind=kind, value=msgspec.Raw(raw))
         self._written += 1
         with self.path.open("ab") as file:
             file.write(msgspec.json.encode(line) + b"\n")
 
     # playing
 
-    async def _take(self, act: str, shown: Shown) -> Line:
+    async def _take(self, act: str, shown: Shown) -> CassetteLine:
         """The recorded answer to this request, when its turn has come."""
         if self.error is not None:
             raise self.error
@@ -185,7 +185,7 @@ class Cassette:
             self._give(line.n)
         return line
 
-    def _find(self, act: str, shown: Shown) -> Line:
+    def _find(self, act: str, shown: Shown) -> CassetteLine:
         """Roots have equal paths, so among equal keys the one that was asked the same is meant."""
         open = self._waiting.get(act)
         if not open:
@@ -203,7 +203,7 @@ class Cassette:
         same = [line.key for line in self._lines if line.key.split(" ", 1)[0] == path]
         return f"recorded for {path!r}: {_few(same)}" if same else f"no run at {path!r} was recorded"
 
-    async def _turn(self, line: Line) -> None:
+    async def _turn(self, line: CassetteLine) -> None:
         while line.n > self._next and self.error is None:
             door = self._doors[line.n] = asyncio.get_running_loop().create_future()
             done, _ = await asyncio.wait([door], timeout=self._seconds())

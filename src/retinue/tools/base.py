@@ -20,7 +20,7 @@ from retinue.core.spec import Order, Orders, Spec
 from retinue.core.state import Run
 from retinue.core.values import Call, Capabilities, Image, Message, Restart, ToolSchema, Value
 from retinue.errors import RetinueError
-from retinue.sandbox.open_directories import Holding, real_paths
+from retinue.sandbox.open_directories import OpenDirectory, real_paths
 from retinue.sandbox.private_paths import NOTHING, Private
 
 NOTHING_SECRET = Redactor()
@@ -124,7 +124,7 @@ class Caller(Struct, frozen=True):
     bounds: Sequence[tuple[str, tuple[str, ...]]] = ()
     rule: Callable[[Call], Ruling] | None = None
     redactor: Redactor = NOTHING_SECRET
-    holding: Holding | None = None
+    holding: OpenDirectory | None = None
     private: Private = NOTHING
     room: int = 65_536
     keep: Callable[[str], Awaitable[str]] | None = None
@@ -139,14 +139,14 @@ class Caller(Struct, frozen=True):
         return self.root or self.spec.order.cwd
 
     @contextmanager
-    def opening(self) -> Iterator[tuple[Caller, Holding]]:
+    def opening(self) -> Iterator[tuple[Caller, OpenDirectory]]:
         """The caller with real directories, and what opens them: the tree's holding, or one for this call alone."""
         if self.holding is not None:
             yield self, self.holding
             return
         root = os.path.realpath(self.root) if os.path.isabs(self.root) else ""
         held = real_paths(self.held)
-        with Holding((root, *(held.read or ()), *(held.write or ()))) as holding:
+        with OpenDirectory((root, *(held.read or ()), *(held.write or ()))) as holding:
             yield replace(self, root=root, held=held), holding
 
     async def fit(self, laid: Laid) -> str:

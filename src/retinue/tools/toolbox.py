@@ -12,15 +12,15 @@ from retinue.core.effects import ChildOutcome
 from retinue.core.spec import Order, Spec
 from retinue.core.values import Call, Restart, ToolSchema
 from retinue.errors import ConfigError
-from retinue.sandbox.worktree import Changes
+from retinue.sandbox.worktree import BranchDiff
 from retinue.tools.base import Answer, Caller, Returned, Tool, at_once
-from retinue.tools.builtin.builtin_tools import Kit
+from retinue.tools.builtin.builtin_tools import BuiltinTools
 
 
 class Toolbox:
     """Agents may bring tools of the same name: each sees its own. (`submit_result` differs from agent to agent.)"""
 
-    def __init__(self, kit: Kit | None = None) -> None:
+    def __init__(self, kit: BuiltinTools | None = None) -> None:
         self._kit = kit
         self._tools: dict[str, dict[str, Tool]] = {}
         self._defaults: dict[str, dict[str, Any]] = {}
@@ -96,7 +96,7 @@ class Toolbox:
             return source
         return await self._kit.worktrees.open(spec.id, source)
 
-    async def work(self, spec: Spec) -> Changes | None:
+    async def work(self, spec: Spec) -> BranchDiff | None:
         """What an isolated run has done until now."""
         if self._kit is None or not self._kit.worktrees.has(spec.id):
             return None

@@ -7,13 +7,13 @@ from typing import Any
 
 import msgspec
 
-from retinue.agent_files.agent_spec import AgentSpec, Complaint, Library, did_you_mean
+from retinue.agent_files.agent_spec import AgentSpec, FileComplaint, FoundAgents, did_you_mean
 from retinue.formats.safe_text import one_line, several_lines
 
 SHOWN = {"allow": "", "ask": "ask", "deny": "deny"}
 
 
-def render_list(library: Library, *, cwd: str = "", width: int = 100) -> list[str]:
+def render_list(library: FoundAgents, *, cwd: str = "", width: int = 100) -> list[str]:
     """One agent a line: name, dialect, model, tools, file; then those that are shadowed or broken."""
     rows = [_row(spec, cwd) for spec in library.agents.values()]
     out = _table([("NAME", "DIALECT", "MODEL", "TOOLS", "FILE"), *rows], width) if rows else ["No agents were found."]
@@ -54,7 +54,7 @@ def _cut(text: str, size: int) -> str:
     return text if len(text) <= size else f"{text[: size - 3]}..."
 
 
-def render_show(library: Library, name: str, *, cwd: str = "") -> list[str]:
+def render_show(library: FoundAgents, name: str, *, cwd: str = "") -> list[str]:
     """All that is known of one agent, with its instructions."""
     spec = next((s for s in library.everything() if s.name == name), None)
     if spec is None:
@@ -114,7 +114,7 @@ def _limits(spec: AgentSpec) -> str:
     return ", ".join(f"{amount:g} {name}" for name, amount in amounts if amount is not None)
 
 
-def render_lint(complaints: Iterable[Complaint], *, cwd: str = "") -> list[str]:
+def render_lint(complaints: Iterable[FileComplaint], *, cwd: str = "") -> list[str]:
     """One complaint a line, as compilers write them, and a line that counts them."""
     listed = list(complaints)
     out = []

@@ -11,19 +11,19 @@ from retinue.core.values import Call
 from retinue.formats.safe_text import one_line
 
 _BUILTIN = {
-    "read": "read_list_find:Read",
-    "list": "read_list_find:List",
-    "find": "read_list_find:Find",
-    "search": "search:Search",
-    "edit": "edit:Edit",
-    "write": "edit:Write",
+    "read": "read_list_find:ReadTool",
+    "list": "read_list_find:ListFilesTool",
+    "find": "read_list_find:FindTool",
+    "search": "search:SearchTool",
+    "edit": "edit:EditTool",
+    "write": "edit:WriteTool",
     "shell": "shell:ShellTool",
     "shell_output": "shell:ShellOutputTool",
     "shell_stop": "shell:ShellStopTool",
     "git": "git:GitTool",
-    "fetch": "fetch:Fetch",
-    "think": "think:Think",
-    "tasks": "task_list_tool:Tasks",
+    "fetch": "fetch:FetchTool",
+    "think": "think:ThinkTool",
+    "tasks": "task_list_tool:TasksTool",
     "ask": "ask:AskTool",
 }
 _STARTS = {

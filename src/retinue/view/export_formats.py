@@ -12,7 +12,7 @@ from retinue import __version__
 from retinue.core.events import Admitted, Answered, Asked, ChildEnded, ModelFailed, Replied, ToolReturned
 from retinue.core.values import Assistant, Message, Result
 from retinue.formats.safe_text import json_text, one_line, several_lines
-from retinue.host.record import Book
+from retinue.host.record import RecordReader
 from retinue.host.requests import Stepped
 from retinue.steps import TreeRecord
 from retinue.store.base import Row
@@ -24,7 +24,7 @@ from retinue.view.format import json_line
 FENCE = "```"
 
 
-def as_markdown(book: Book, final: TreeRecord, date: str = "") -> str:
+def as_markdown(book: RecordReader, final: TreeRecord, date: str = "") -> str:
     """To read: every run with its conversation."""
     top = final.rows[0]
     lines = [f"# {one_line(top.spec.order.task, 120)}", "", facts.footer(final), ""]
@@ -72,18 +72,18 @@ def _fenced(text: str, kind: str = "") -> list[str]:
     return [fence + kind, text, fence]
 
 
-def as_jsonl(book: Book, final: TreeRecord, date: str = "") -> str:
+def as_jsonl(book: RecordReader, final: TreeRecord, date: str = "") -> str:
     """To process: specs, steps and messages as they are stored, one a line."""
     return "\n".join(json_text(msgspec.json.encode(item).decode()) for item in book.history(final))
 
 
-def as_stream_json(book: Book, final: TreeRecord, date: str = "") -> str:
+def as_stream_json(book: RecordReader, final: TreeRecord, date: str = "") -> str:
     """As `retinue run --output-format stream-json` would have written it."""
-    head = stream_json.Head(version=__version__)
+    head = stream_json.StreamHeader(version=__version__)
     return "\n".join(json_line(line) for line in stream_json.lines(head, book.history(final), final))
 
 
-def as_perfetto(book: Book, final: TreeRecord, date: str = "") -> str:
+def as_perfetto(book: RecordReader, final: TreeRecord, date: str = "") -> str:
     """To see the times: a trace in Chrome's format, one lane for each run. ui.perfetto.dev opens it."""
     lanes = {row.spec.id: n for n, row in enumerate(final.rows, 1)}
     events: list[dict[str, Any]] = [
@@ -158,7 +158,7 @@ summary {{ cursor: pointer }}
 """
 
 
-def as_html(book: Book, final: TreeRecord, date: str = "") -> str:
+def as_html(book: RecordReader, final: TreeRecord, date: str = "") -> str:
     """To share: one page without scripts. Everything in it is text, whatever a model wrote. `date` is its day."""
     parts = []
     for n, row in enumerate(final.rows):
@@ -188,7 +188,7 @@ def _label(row: Row) -> str:
     return one_line(words.agent_label(row.spec.order.label or row.spec.order.agent), 200)
 
 
-FORMATS: dict[str, Callable[[Book, TreeRecord, str], str]] = {
+FORMATS: dict[str, Callable[[RecordReader, TreeRecord, str], str]] = {
     "md": as_markdown,
     "jsonl": as_jsonl,
     "stream-json": as_stream_json,

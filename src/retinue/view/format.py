@@ -11,7 +11,7 @@ from retinue.formats.money import bound, money
 from retinue.formats.safe_text import json_text
 
 if TYPE_CHECKING:
-    from retinue.host.listing import Line
+    from retinue.host.listing import ListedRun
 
 __all__ = [
     "ENDS", "FAILURES", "agent_label", "bound", "count", "glyph", "is_wanted", "json_line", "money",
@@ -99,7 +99,7 @@ def span(ms: float) -> str:
     return f"{whole // 86_400}d{whole % 86_400 // 3_600}h"
 
 
-def amounts(line: Line) -> tuple[str, str]:
+def amounts(line: ListedRun) -> tuple[str, str]:
     """Tokens and dollars of a listed run's tree."""
     return tokens(line.tokens, is_bound=bool(line.tokens_estimated)), money(line.usd, is_bound=bool(line.usd_estimated))
 

@@ -18,7 +18,7 @@ from retinue.core.events import (
     Composed,
     Decided,
     Described,
-    Entry,
+    LogEntry,
     ModelFailed,
     Ordered,
     Recovered,
@@ -45,7 +45,7 @@ from retinue.core.values import NANOS_PER_USD, Call, ModelInfo
 from retinue.formats.safe_text import one_line
 from retinue.view import states as phrases
 from retinue.view.fan_out_costs import FanOuts
-from retinue.view.run_row import Row
+from retinue.view.run_row import RunRow
 
 OVER = ("completed", "incomplete", "failed", "timed_out", "cancelled", "interrupted")
 TAIL = 400
@@ -55,13 +55,13 @@ FREE = ("offline/", "local/")
 
 
 @dataclass(slots=True)
-class Node:
+class RunNode:
     """What is known of one run."""
 
     spec: Spec
     run: Run | None = None
-    parent: Node | None = None
-    children: list[Node] = field(default_factory=list)
+    parent: RunNode | None = None
+    children: list[RunNode] = field(default_factory=list)
     calls: dict[int, str] = field(default_factory=dict)
     last_call: str = ""
     writing: str = ""
@@ -97,7 +97,7 @@ def plain_call(call: Call) -> str:
     return call.name
 
 
-class View:
+class TreeView:
     """Takes what a host tells, in order, each in a time that does not grow with the tree; gives rows when asked.
 
     Rows stand behind their parent in the order in which they were first seen, and stay there.
@@ -105,8 +105,8 @@ class View:
 
     def __init__(self, describe: Callable[[Call], str] = plain_call) -> None:
         self._describe = describe
-        self.nodes: dict[str, Node] = {}
-        self.tops: list[Node] = []
+        self.nodes: dict[str, RunNode] = {}
+        self.tops: list[RunNode] = []
         self.counts: Counter[str] = Counter()
         self._lanes: Counter[str] = Counter()
         self._models: dict[str, ModelInfo] = {}
@@ -114,10 +114,10 @@ class View:
         self.fan_outs = FanOuts()
         self.version = 0
 
-    def take(self, told: Spec | Entry | Run) -> None:
+    def take(self, told: Spec | LogEntry | Run) -> None:
         """A run that begins, a step, or how a run stands."""
         self.version += 1
-        if isinstance(told, Entry):
+        if isinstance(told, LogEntry):
             self._step(told)
         elif isinstance(told, Run):
             if (node := self.nodes.get(told.id)) is not None:
@@ -143,10 +143,10 @@ class View:
             self._order = [node.spec.id for top in self.tops for node in _walk(top)]
         return self._order
 
-    def rows(self, now: int) -> list[Row]:
+    def rows(self, now: int) -> list[RunRow]:
         return [self.row(id, now) for id in self.order()]
 
-    def row(self, id: str, now: int) -> Row:
+    def row(self, id: str, now: int) -> RunRow:
         """One row; its cost does not grow with the tree."""
         node = self.nodes[id]
         spec, run, state = node.spec, node.run, node.state
@@ -157,7 +157,7 @@ class View:
         began = node.started_at or spec.created_at
         info = self._models.get(spec.model)
         sure_tree = not node.n_unpriced
-        return Row(
+        return RunRow(
             id=id,
             short=phrases.short_id(id),
             root=spec.root,
@@ -197,7 +197,7 @@ class View:
     def _begin(self, spec: Spec) -> None:
         if spec.id in self.nodes:
             return
-        node = self.nodes[spec.id] = Node(spec, last_at=spec.created_at)
+        node = self.nodes[spec.id] = RunNode(spec, last_at=spec.created_at)
         node.parent = self.nodes.get(spec.parent)
         if node.parent is not None:
             node.parent.children.append(node)
@@ -207,7 +207,7 @@ class View:
         self.fan_outs.add(spec)
         self._order = None
 
-    def _step(self, entry: Entry) -> None:
+    def _step(self, entry: LogEntry) -> None:
         if entry.stale:
             return
         event = entry.event
@@ -255,7 +255,7 @@ class View:
                 pass
         self._settle(node)
 
-    def _stand(self, node: Node, run: Run) -> None:
+    def _stand(self, node: RunNode, run: Run) -> None:
         node.run = run
         state = run.state
         node.started_at = run.started_at or node.started_at
@@ -274,7 +274,7 @@ class View:
         self._spend(node, run)
         self._settle(node)
 
-    def _ask_at(self, node: Node, account: str) -> None:
+    def _ask_at(self, node: RunNode, account: str) -> None:
         """A run waits at the limit of another, or of its own: there it is that somebody is asked."""
         id = node.spec.id
         for owner in (self.nodes.get(node.asks_at), self.nodes.get(account)):
@@ -286,7 +286,7 @@ class View:
                 self._settle(owner)
         node.asks_at = account
 
-    def _spend(self, node: Node, run: Run) -> None:
+    def _spend(self, node: RunNode, run: Run) -> None:
         tokens, nanos = run.usage.tokens - node.tokens, run.usage.nanos - node.nanos
         info = self._models.get(node.spec.model)
         is_free = node.spec.model.startswith(FREE) or (info is not None and info.priced)
@@ -298,7 +298,7 @@ class View:
         more = (node.guess[0] - before[0], node.guess[1] - before[1])
         if not (tokens or nanos or change or any(more)):
             return
-        above: Node | None = node
+        above: RunNode | None = node
         while above is not None:
             above.tree_tokens += tokens
             above.tree_nanos += nanos
@@ -306,7 +306,7 @@ class View:
             above.n_unpriced += change
             above = above.parent
 
-    def _settle(self, node: Node) -> None:
+    def _settle(self, node: RunNode) -> None:
         """Bring what is counted in line with what is known of a run."""
         before, after = node.state, _state(node)
         if before != after:
@@ -321,7 +321,7 @@ class View:
             self._lanes.update(seats)
             node.seats = seats
 
-    def _now(self, node: Node, now: int) -> str:
+    def _now(self, node: RunNode, now: int) -> str:
         run = node.run
         match run.state if run is not None else None:
             case Ended(ending=ending):
@@ -344,7 +344,7 @@ class View:
             return "ended"
         return self._doing(node, now)
 
-    def _doing(self, node: Node, now: int) -> str:
+    def _doing(self, node: RunNode, now: int) -> str:
         if node.trouble:
             return phrases.waiting_for_provider(node.trouble_kind, node.trouble, node.retry_at, now, node.tries)
         if node.questions:
@@ -374,7 +374,7 @@ class View:
         return f"{last} · thinks" if last else "thinks"
 
 
-def _state(node: Node) -> str:
+def _state(node: RunNode) -> str:
     run = node.run
     if run is None:
         return "completed" if node.is_gone else "cancelling" if node.is_cancelling else "queued"
@@ -393,12 +393,12 @@ def _state(node: Node) -> str:
     return phrases.shown_state(type(run.state).__name__.lower())
 
 
-def is_asked(node: Node, question: str) -> bool:
+def is_asked(node: RunNode, question: str) -> bool:
     """Whether a run may still ask this, as far as it is known here."""
     return bool(node.asked_of) or any(q.id in ("", question) for q in node.questions.values())
 
 
-def _walk(top: Node) -> Iterator[Node]:
+def _walk(top: RunNode) -> Iterator[RunNode]:
     todo = [top]
     while todo:
         node = todo.pop()
@@ -406,9 +406,11 @@ def _walk(top: Node) -> Iterator[Node]:
         todo.extend(reversed(node.children))
 
 
-def view(steps: Iterable[Spec | Entry | Run], now: int, describe: Callable[[Call], str] = plain_call) -> list[Row]:
+def view(
+    steps: Iterable[Spec | LogEntry | Run], now: int, describe: Callable[[Call], str] = plain_call
+) -> list[RunRow]:
     """The rows of a tree, from everything that was told of it."""
-    seen = View(describe)
+    seen = TreeView(describe)
     for told in steps:
         seen.take(told)
     return seen.rows(now)

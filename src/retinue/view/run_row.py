@@ -7,7 +7,7 @@ from retinue.core.values import Value
 from retinue.view import format as words
 
 
-class Row(Value):
+class RunRow(Value):
     """One agent at work, as it is shown. `state` is of the vocabulary of all doors, `word` is that for people, `now`
     says what it does. Amounts without `tree_` are its own; a cost of None is not known. Times are milliseconds."""
 

@@ -13,7 +13,7 @@ from retinue.core.events import Asked, ModelFailed, Replied
 from retinue.core.spec import Spec
 from retinue.core.state import Ended
 from retinue.core.values import Assistant, Message, Result, Usage, Value
-from retinue.host.requests import Begun, Heard, Item, Said, Stepped, Stood
+from retinue.host.requests import Item, MessageAdded, RunChanged, RunStarted, Said, Stepped
 from retinue.outcomes import state_word
 from retinue.steps import TreeRecord
 from retinue.store.base import Row
@@ -30,7 +30,7 @@ SUBTYPES = {
 }
 
 
-class Head(Value):
+class StreamHeader(Value):
     """What only the command knows of a run."""
 
     version: str = ""
@@ -43,10 +43,10 @@ class Head(Value):
     deltas: bool = False
 
 
-class Teller:
+class StreamJsonWriter:
     """Turns what is told of a tree into lines. It remembers what later lines refer to."""
 
-    def __init__(self, head: Head) -> None:
+    def __init__(self, head: StreamHeader) -> None:
         self._head = head
         self._specs: dict[str, Spec] = {}
         self._top = ""
@@ -62,13 +62,13 @@ class Teller:
     def tell(self, item: Item) -> Iterator[dict[str, Any]]:
         """The lines that one item gives."""
         match item:
-            case Begun(spec=spec):
+            case RunStarted(spec=spec):
                 yield from self._begin(spec)
             case Stepped():
                 yield from self._step(item)
-            case Heard(run=run, message=message):
+            case MessageAdded(run=run, message=message):
                 yield from self._message(run, message)
-            case Stood(row=row):
+            case RunChanged(row=row):
                 yield from self._stand(row)
             case Said(run=run, text=text):
                 if self._head.deltas:
@@ -255,9 +255,9 @@ class Teller:
         }
 
 
-def lines(head: Head, items: Iterable[Item], final: TreeRecord) -> Iterator[dict[str, Any]]:
+def lines(head: StreamHeader, items: Iterable[Item], final: TreeRecord) -> Iterator[dict[str, Any]]:
     """All lines of a tree, the result last."""
-    teller = Teller(head)
+    teller = StreamJsonWriter(head)
     for item in items:
         yield from teller.tell(item)
     yield teller.result(final)

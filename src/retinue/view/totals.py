@@ -90,7 +90,7 @@ def failed(final: TreeRecord) -> int:
     return sum(word(row) in words.FAILURES for row in final.rows[1:])
 
 
-class Spent(NamedTuple):
+class TreeSpending(NamedTuple):
     """What a tree has spent; `usd` is None where a price is not known. The estimated parts are in it: of these it is
     only known that they are not more."""
 
@@ -99,10 +99,10 @@ class Spent(NamedTuple):
     tokens_estimated: int = 0
     usd_estimated: float = 0.0
 
-    def plus(self, other: Spent) -> Spent:
+    def plus(self, other: TreeSpending) -> TreeSpending:
         usd = None if self.usd is None or other.usd is None else self.usd + other.usd
         tokens = self.tokens_estimated + other.tokens_estimated
-        return Spent(self.tokens + other.tokens, usd, tokens, self.usd_estimated + other.usd_estimated)
+        return TreeSpending(self.tokens + other.tokens, usd, tokens, self.usd_estimated + other.usd_estimated)
 
     @property
     def cost_is_known(self) -> bool:
@@ -115,12 +115,12 @@ class Spent(NamedTuple):
         return f"{words.tokens(self.tokens, is_bound=bool(self.tokens_estimated))} tokens", money
 
 
-def spent(final: TreeRecord) -> Spent:
+def spent(final: TreeRecord) -> TreeSpending:
     """Of the whole tree, those included who are not kept."""
     total, account = tree_usage(final), final.account
     tokens, nanos = account.spent[:2] if account is not None else (total.tokens, total.nanos)
     guess = account.guess[:2] if account is not None else (total.estimated, total.nanos_estimated)
-    return Spent(tokens, nanos / NANOS_PER_USD if final.priced else None, guess[0], guess[1] / NANOS_PER_USD)
+    return TreeSpending(tokens, nanos / NANOS_PER_USD if final.priced else None, guess[0], guess[1] / NANOS_PER_USD)
 
 
 def tree_usage(final: TreeRecord) -> Usage:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from retinue.host import requests as wire
 from retinue.steps import TreeRecord
-from retinue.view.rows import View
+from retinue.view.rows import TreeView
 from retinue.view.transcript import Transcripts
 
 
-def feed(view: View, item: wire.Item, now: int, transcripts: Transcripts | None = None) -> None:
+def feed(view: TreeView, item: wire.Item, now: int, transcripts: Transcripts | None = None) -> None:
     """One item. Texts are kept only where somebody may read them."""
-    if isinstance(item, wire.Begun):
+    if isinstance(item, wire.RunStarted):
         view.take(item.spec)
     elif isinstance(item, wire.Stepped):
         view.take(item.entry)
-    elif isinstance(item, wire.Stood):
+    elif isinstance(item, wire.RunChanged):
         view.take(item.row.run)
     elif isinstance(item, wire.Said):
         view.hear(item.run, item.attempt, item.text, now)
@@ -24,7 +24,7 @@ def feed(view: View, item: wire.Item, now: int, transcripts: Transcripts | None 
         transcripts.hear(item.run, item.message)
 
 
-def conclude(view: View, final: TreeRecord) -> None:
+def conclude(view: TreeView, final: TreeRecord) -> None:
     """How everything stands at the end."""
     for row in final.rows:
         view.take(row.spec)

@@ -11,11 +11,13 @@ from retinue.core.state import Queued, Run
 from retinue.core.values import Capabilities
 from retinue.tools.base import Answer, Caller
 from retinue.tools.builtin.builtin_tool import Builtin
-from retinue.tools.builtin.edit import Edit, Write
-from retinue.tools.builtin.read_list_find import Find, List, Read
-from retinue.tools.builtin.search import Search
+from retinue.tools.builtin.edit import EditTool, WriteTool
+from retinue.tools.builtin.read_list_find import FindTool, ListFilesTool, ReadTool
+from retinue.tools.builtin.search import SearchTool
 
-TOOLS: dict[str, Builtin[Any]] = {t.name: t for t in (Read(), List(), Find(), Search(), Edit(), Write())}
+TOOLS: dict[str, Builtin[Any]] = {
+    t.name: t for t in (ReadTool(), ListFilesTool(), FindTool(), SearchTool(), EditTool(), WriteTool())
+}
 
 
 def a_caller(root: Path | str, **fields: Any) -> Caller:

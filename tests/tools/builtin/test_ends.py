@@ -13,8 +13,8 @@ import pytest
 
 from retinue.sandbox import process as running
 from retinue.sandbox import process_end as ending
-from retinue.sandbox.base import Limits
-from retinue.sandbox.process import Tree
+from retinue.sandbox.base import CommandLimits
+from retinue.sandbox.process import ProcessTree
 from tests.needs import needs
 from tests.tools.builtin.filecase import Desk, tree
 from tests.waiting import SECONDS, until
@@ -81,7 +81,7 @@ def test_a_command_that_cannot_be_killed_is_given_up(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(running, "GONE_SECONDS", 0.2)
 
     async def main() -> str:
-        command = Tree(lambda data: None, Limits(free_disk=0), "tag-of-a-test")
+        command = ProcessTree(lambda data: None, CommandLimits(free_disk=0), "tag-of-a-test")
         await command.launch(["/bin/sleep", "60"], {}, ())
         transport = command._transport
         assert transport is not None

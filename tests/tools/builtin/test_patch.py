@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from retinue.sandbox import atomic_write as drafts
-from retinue.tools.builtin.edit import Edit
+from retinue.tools.builtin.edit import EditTool
 from retinue.tools.builtin.patch import BadPatch, apply, parse
 from tests.needs import needs
 from tests.tools.builtin.filecase import Desk, tree
@@ -71,7 +71,7 @@ def test_an_envelope_changes_adds_moves_and_deletes(desk: Desk) -> None:
         "Moved sub/c.txt to sub/e.txt",
     ]
     assert (desk.root / "sub" / "e.txt").stat().st_mode & 0o777 == 0o750
-    assert Edit().subjects({"patch": ENVELOPE}) == ("a.txt", "new/d.txt", "b.txt", "sub/c.txt", "sub/e.txt")
+    assert EditTool().subjects({"patch": ENVELOPE}) == ("a.txt", "new/d.txt", "b.txt", "sub/c.txt", "sub/e.txt")
 
 
 def test_a_unified_diff_does_the_same(desk: Desk) -> None:
@@ -205,15 +205,15 @@ def test_when_a_later_file_cannot_be_written_the_earlier_ones_are_put_back(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = state(desk)
-    real = drafts.Draft.commit
+    real = drafts.PendingWrite.commit
 
-    def failing(self: drafts.Draft) -> None:
+    def failing(self: drafts.PendingWrite) -> None:
         if self.spot.name == "d.txt":
             self.discard()
             raise OSError(28, "No space left on device")
         real(self)
 
-    monkeypatch.setattr(drafts.Draft, "commit", failing)
+    monkeypatch.setattr(drafts.PendingWrite, "commit", failing)
     patch = ENVELOPE.replace("*** Add File: new/d.txt", "*** Add File: z/d.txt")
     desk.no("edit", patch=patch)
     assert state(desk) == before

@@ -208,7 +208,7 @@ def test_what_is_not_in_the_file_itself_is_not_shown(desk: Desk, monkeypatch: py
 
     real = engines._run
 
-    async def swapped(*args: object, **options: object) -> engines.Found:
+    async def swapped(*args: object, **options: object) -> engines.SearchResult:
         found = await real(*args, **options)  # type: ignore[arg-type]
         for line in found.lines:
             if line.path == "f":

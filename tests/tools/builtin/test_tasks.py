@@ -13,7 +13,7 @@ from retinue.errors import StoreFull
 from retinue.store.memory import MemoryStore
 from retinue.store.sqlite.sqlite_store import SqliteStore
 from retinue.tools.base import Answer
-from retinue.tools.builtin.task_list_tool import MOST, PAGE, Tasks
+from retinue.tools.builtin.task_list_tool import MOST, PAGE, TasksTool
 from tests.contracts.world import World, run_async
 from tests.tools.builtin.webcase import caller
 
@@ -32,7 +32,7 @@ class House:
         world = World()
         self.root, self.other = world.start(), world.start()
         await self.store.commit(world.take())
-        self.tasks = Tasks(self.store)
+        self.tasks = TasksTool(self.store)
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -41,7 +41,7 @@ class House:
     async def restart(self) -> None:
         self.store = self.store.survivor()
         await self.store.open()
-        self.tasks = Tasks(self.store)
+        self.tasks = TasksTool(self.store)
 
     async def do(self, action: str, *, root: str = "", key: str = "", **args: Any) -> Answer:
         self.n += 1
@@ -96,7 +96,7 @@ async def test_a_call_that_is_repeated_after_a_crash_counts_once(kind: str, tmp_
 @run_async
 async def test_runs_of_a_tree_share_one_list_at_the_same_time(kind: str, tmp_path: Path) -> None:
     async with House(kind, tmp_path) as house:
-        second = Tasks(house.store)
+        second = TasksTool(house.store)
         acts = [
             tool.run(caller(f"run {n}", root=house.root, key=f"k{n}"), {"action": "add", "titles": [f"t{n}"]})
             for n in range(60)
@@ -178,7 +178,7 @@ class Broken:
 
 
 def test_a_store_that_cannot_write_becomes_an_answer() -> None:
-    answer = asyncio.run(Tasks(Broken()).run(caller(), {"action": "add", "titles": ["x"]}))
+    answer = asyncio.run(TasksTool(Broken()).run(caller(), {"action": "add", "titles": ["x"]}))
     assert isinstance(answer, Answer) and answer.error and "no space left" in answer.text
 
 
@@ -186,14 +186,14 @@ def test_a_list_whose_tree_is_gone_is_said_to_be_gone() -> None:
     async def story() -> None:
         store = MemoryStore()
         await store.open()
-        answer = await Tasks(store).run(caller(root="nobody"), {"action": "add", "titles": ["x"]})
+        answer = await TasksTool(store).run(caller(root="nobody"), {"action": "add", "titles": ["x"]})
         assert isinstance(answer, Answer) and answer.error and "deleted" in answer.text
 
     asyncio.run(story())
 
 
 def test_the_tool_says_what_it_is() -> None:
-    tasks = Tasks(Broken())
+    tasks = TasksTool(Broken())
     assert (tasks.restart, tasks.risk, tasks.subject) == ("keyed", "read", "")
     assert tasks.schema.parameters["additionalProperties"] is False
     assert tasks.summary({"action": "add", "titles": ["a\nb", "c"]}) == "tasks add a b and 1 more"

@@ -10,12 +10,12 @@ import pytest
 from retinue.formats.safe_text import several_lines
 from retinue.tools.base import Answer, Ask
 from retinue.tools.builtin.ask import AskTool
-from retinue.tools.builtin.think import Think
+from retinue.tools.builtin.think import ThinkTool
 from tests.tools.builtin.webcase import caller
 
 
 def test_a_thought_is_noted() -> None:
-    think = Think()
+    think = ThinkTool()
     assert asyncio.run(think.run(caller(), {"thought": "First the tests."})) == Answer(text="Noted.")
     assert (think.restart, think.risk, think.never_waits) == ("pure", "read", True)
     assert think.summary({"thought": "secret plan"}) == "think"

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from retinue.tools.base import Answer
-from retinue.tools.mcp_client import Limits, McpServers, ServerConfig
+from retinue.tools.mcp_client import McpServers, ServerConfig, ServerLimits
 from tests.waiting import SECONDS
 
 FAKE = Path(__file__).with_name("fake_server.py")
-QUICK = Limits(discover_seconds=0.3, close_seconds=0.5, backoff_seconds=0.01)
+QUICK = ServerLimits(discover_seconds=0.3, close_seconds=0.5, backoff_seconds=0.01)
 
 
 def fake(*options: str, name: str = "fake", **fields: Any) -> ServerConfig:

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from retinue.testing import run_virtual
-from retinue.tools.mcp_client import Limits, McpError
-from retinue.tools.mcp_client.connection import Connection
+from retinue.tools.mcp_client import McpError, ServerLimits
+from retinue.tools.mcp_client.connection import McpConnection
 from retinue.tools.mcp_client.transports.base import Lost, Receive
 
 DISCOVERED = {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}}
@@ -55,8 +55,8 @@ def methods(wire: MemoryWire) -> list[str]:
     return [m["method"] for m in wire.sent if "method" in m]
 
 
-async def opened(wire: MemoryWire, **limits: Any) -> Connection:
-    connection = Connection(wire, Limits(**limits))
+async def opened(wire: MemoryWire, **limits: Any) -> McpConnection:
+    connection = McpConnection(wire, ServerLimits(**limits))
     await connection.open(30.0)
     return connection
 

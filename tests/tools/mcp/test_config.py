@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from retinue.tools.mcp_client import Complaint, ServerConfig, read_servers
+from retinue.tools.mcp_client import ServerComplaint, ServerConfig, read_servers
 
 
-def read(given: Any, **environ: str) -> tuple[dict[str, ServerConfig], list[Complaint]]:
+def read(given: Any, **environ: str) -> tuple[dict[str, ServerConfig], list[ServerComplaint]]:
     servers, complaints = read_servers([given], environ)
     return {s.name: s for s in servers}, complaints
 
@@ -23,7 +23,7 @@ def one(entry: dict[str, Any], **environ: str) -> ServerConfig:
     return servers["x"]
 
 
-def wrong(entry: Any, **environ: str) -> Complaint:
+def wrong(entry: Any, **environ: str) -> ServerComplaint:
     servers, [complaint] = read({"mcpServers": {"x": entry, "good": {"command": "y"}}}, **environ)
     assert list(servers) == ["good"], "one bad server does not cost the others"
     assert complaint.fatal

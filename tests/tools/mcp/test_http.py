@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from retinue.formats.sse_events import Events
+from retinue.formats.sse_events import McpEventParser
 from retinue.tools.mcp_client import McpServers, ServerConfig
 from retinue.tools.mcp_client.transports.streamable_http import may_follow, shown
 from tests.tools.mcp.parts import call, servers
@@ -349,7 +349,7 @@ def test_a_packed_answer_is_refused_for_it_may_be_a_bomb() -> None:
 
 def test_an_endless_stream_is_ended() -> None:
     async def main() -> None:
-        from retinue.tools.mcp_client import Limits
+        from retinue.tools.mcp_client import ServerLimits
 
         peer = Peer("modern")
 
@@ -365,7 +365,7 @@ def test_an_endless_stream_is_ended() -> None:
                 return response
 
         peer.special = endless
-        limits = Limits(flood_bytes=8 << 20, message_bytes=1 << 20)
+        limits = ServerLimits(flood_bytes=8 << 20, message_bytes=1 << 20)
         async with serving(peer) as url, servers(remote(url, call_seconds=30.0), limits=limits) as found:
             assert "floods" in (await call(found, "mcp__web__echo")).text
 
@@ -418,7 +418,7 @@ def test_events_are_found_however_the_bytes_were_cut() -> None:
     )
     data += b"\n\ndata: after\n\n"
     for size in (1, 2, 5, len(data)):
-        events = Events(100)
+        events = McpEventParser(100)
         found = [e for i in range(0, len(data), size) for e in events.feed(data[i : i + size])]
         assert [e.data for e in found] == [b'{"a":\n1}', b"x", b"", b"after"]
         assert [e.is_too_large for e in found] == [False, False, True, False]

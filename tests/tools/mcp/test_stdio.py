@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from retinue.errors import ConfigError
-from retinue.tools.mcp_client import Limits, McpError, ServerConfig
-from retinue.tools.mcp_client.transports.stdio import Lines
+from retinue.tools.mcp_client import McpError, ServerConfig, ServerLimits
+from retinue.tools.mcp_client.transports.stdio import LineSplitter
 from tests.tools.mcp.parts import FAKE, QUICK, call, fake, is_alive, servers, until, until_async
 from tests.waiting import SECONDS
 
@@ -54,7 +54,7 @@ def test_a_version_of_the_past_is_spoken_and_one_of_the_future_is_not() -> None:
 
 def test_the_era_is_remembered_when_a_server_is_started_again() -> None:
     async def main() -> None:
-        limits = Limits(discover_seconds=0.3, close_seconds=0.5, backoff_seconds=0.01)
+        limits = ServerLimits(discover_seconds=0.3, close_seconds=0.5, backoff_seconds=0.01)
         async with servers(fake("era=strict"), limits=limits) as found:
             assert (await call(found, "mcp__fake__die")).error
             assert (await call(found, "mcp__fake__echo", text="again")).text == "again"
@@ -298,7 +298,7 @@ def test_a_result_of_100_megabytes_is_dropped_as_it_comes() -> None:
 
 def test_a_server_that_floods_its_output_is_ended_and_costs_no_memory() -> None:
     async def main() -> None:
-        limits = Limits(discover_seconds=0.3, close_seconds=0.2, flood_bytes=64 << 20, backoff_seconds=0.01)
+        limits = ServerLimits(discover_seconds=0.3, close_seconds=0.2, flood_bytes=64 << 20, backoff_seconds=0.01)
         async with servers(fake(call_seconds=30.0), limits=limits) as found:
             before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
             answer = await call(found, "mcp__fake__flood")
@@ -396,7 +396,7 @@ def test_lines_are_cut_wherever_the_bytes_were_cut_and_long_ones_are_told_once()
     data = b'{"id": 1}\n\n' + b'{"jsonrpc":"2.0","id":7,"result":"' + b"x" * 300 + b'"}\n{"id": 2}\n'
     data += b'{"result":"' + b"y" * 1_000 + b'","jsonrpc":"2.0","id":8}\n'
     for size in (1, 7, 64, len(data)):
-        lines = Lines(100)
+        lines = LineSplitter(100)
         out = [x for i in range(0, len(data), size) for x in lines.feed(data[i : i + size])]
         assert [x for x in out if isinstance(x, bytes)] == [b'{"id": 1}', b'{"id": 2}']
         assert [x.id for x in out if not isinstance(x, bytes)] == [7, 8]

@@ -19,7 +19,7 @@ from retinue.formats.safe_text import reveal, several_lines
 from retinue.tools.base import Caller
 from retinue.tools.mcp_client.http_headers import argument_headers, header_value, marked
 from retinue.tools.mcp_client.mcp_tool import effects
-from retinue.tools.mcp_client.protocol import Limits, decode
+from retinue.tools.mcp_client.protocol import ServerLimits, decode
 from retinue.tools.mcp_client.result_content import answer
 from retinue.tools.mcp_client.tool_names import names, plain_name
 from retinue.tools.mcp_client.tool_schemas import TYPES, Unusable, normal
@@ -263,7 +263,9 @@ def test_whatever_a_server_calls_a_schema_becomes_one(value: Any) -> None:
 @settings(deadline=None)
 @given(JSON)
 def test_whatever_a_server_calls_a_result_becomes_an_answer(value: Any) -> None:
-    found = answer({"content": [value, {"type": "resource", "resource": value}], "structuredContent": value}, Limits())
+    found = answer(
+        {"content": [value, {"type": "resource", "resource": value}], "structuredContent": value}, ServerLimits()
+    )
     assert isinstance(found.text, str)
     found.text.encode()
 
@@ -280,7 +282,7 @@ def test_all_kinds_of_content_are_told() -> None:
         {"type": "resource", "resource": {"uri": "file:///c", "mimeType": "image/png", "blob": PNG}},
         {"type": "hologram"},
     ]
-    found = answer({"content": content, "isError": True}, Limits())
+    found = answer({"content": content, "isError": True}, ServerLimits())
     assert found.error
     assert [i.media_type for i in found.images] == ["image/png", "image/png"]
     lines = found.text.split("\n")
@@ -296,18 +298,18 @@ def test_all_kinds_of_content_are_told() -> None:
 def test_structured_content_is_told_once() -> None:
     data = {"a": [1, 2]}
     block = {"type": "text", "text": json.dumps(data, indent=2)}
-    assert answer({"content": [block], "structuredContent": data}, Limits()).text == block["text"]
-    assert answer({"content": [], "structuredContent": data}, Limits()).text == '{"a":[1,2]}'
-    other = answer({"content": [{"type": "text", "text": "two numbers"}], "structuredContent": data}, Limits())
+    assert answer({"content": [block], "structuredContent": data}, ServerLimits()).text == block["text"]
+    assert answer({"content": [], "structuredContent": data}, ServerLimits()).text == '{"a":[1,2]}'
+    other = answer({"content": [{"type": "text", "text": "two numbers"}], "structuredContent": data}, ServerLimits())
     assert other.text == 'two numbers\n{"a":[1,2]}'
     same = {"content": [{"type": "text", "text": "hi"}], "structuredContent": {"result": "hi"}}
-    assert answer(same, Limits()).text == "hi"
+    assert answer(same, ServerLimits()).text == "hi"
 
 
 def test_results_are_capped() -> None:
-    many = answer({"content": [{"type": "text", "text": "x"}] * 5_000}, Limits()).text
+    many = answer({"content": [{"type": "text", "text": "x"}] * 5_000}, ServerLimits()).text
     assert many.endswith("[3000 more content blocks were left out]")
-    limits = Limits(result_chars=10, images=1, image_bytes=200)
+    limits = ServerLimits(result_chars=10, images=1, image_bytes=200)
     assert answer({"content": [{"type": "text", "text": "x" * 50}]}, limits).text.startswith(
         "x" * 10 + "\n[cut: 40 of 50"
     )

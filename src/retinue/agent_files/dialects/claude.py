@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from retinue.agent_files.agent_spec import AgentSpec
-from retinue.agent_files.dialects.spec_reader import Reading, server_values, tool_values
+from retinue.agent_files.dialects.spec_reader import SpecReader, server_values, tool_values
 from retinue.agent_files.fields import EFFORTS
 from retinue.agent_files.tool_aliases import AGENT
 
@@ -18,7 +18,7 @@ QUIET = ("hooks", "color", "memory", "initialPrompt", "version", "author", "lice
 """Keys that are known, kept, and without effect here; the last four are what people write of their own accord."""
 
 
-def read_claude(reading: Reading) -> AgentSpec:
+def read_claude(reading: SpecReader) -> AgentSpec:
     fields = reading.fields
     given = fields.text("name")
     if not given and reading.document.has_head and not reading.key:
@@ -28,7 +28,7 @@ def read_claude(reading: Reading) -> AgentSpec:
     )
 
 
-def read_ours(reading: Reading) -> AgentSpec:
+def read_ours(reading: SpecReader) -> AgentSpec:
     """Names may be written in either way, maxTurns or max_turns, since TOML prefers the second."""
     fields = reading.fields
     name = reading.name(fields.text("name"))
@@ -54,7 +54,7 @@ def read_ours(reading: Reading) -> AgentSpec:
     )
 
 
-def _can_spawn(reading: Reading, values: dict[str, Any], spawn: list[str]) -> dict[str, Any]:
+def _can_spawn(reading: SpecReader, values: dict[str, Any], spawn: list[str]) -> dict[str, Any]:
     """Whoever may start others has the tools for it; an empty list takes them away."""
     tools, deny = values["tools"], values["deny"]
     if not spawn:
@@ -74,7 +74,7 @@ def _can_spawn(reading: Reading, values: dict[str, Any], spawn: list[str]) -> di
     }
 
 
-def _common(reading: Reading, *, ours: bool) -> dict[str, Any]:
+def _common(reading: SpecReader, *, ours: bool) -> dict[str, Any]:
     fields = reading.fields
 
     def names(camel: str) -> tuple[str, ...]:

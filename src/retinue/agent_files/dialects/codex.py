@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from retinue.agent_files.agent_spec import AgentSpec
-from retinue.agent_files.dialects.spec_reader import Reading, server_values
+from retinue.agent_files.dialects.spec_reader import SpecReader, server_values
 from retinue.agent_files.fields import EFFORTS
-from retinue.agent_files.frontmatter import Document
+from retinue.agent_files.frontmatter import AgentDocument
 
 KEYS = (
     *("name", "description", "developer_instructions", "nickname_candidates", "model", "model_reasoning_effort"),
@@ -34,7 +34,7 @@ GLOBALS = (
 WRITING = ("edit", "write")
 
 
-def read_codex(reading: Reading) -> AgentSpec:
+def read_codex(reading: SpecReader) -> AgentSpec:
     fields = reading.fields
     instructions = fields.text("developer_instructions")
     given = fields.text("name")
@@ -58,12 +58,12 @@ def read_codex(reading: Reading) -> AgentSpec:
     )
 
 
-def _servers(reading: Reading) -> dict[str, dict[str, Any]]:
+def _servers(reading: SpecReader) -> dict[str, dict[str, Any]]:
     out = server_values(reading.fields, "mcp_servers")
     return {name: value for name, value in out.items() if value.get("enabled") is not False}
 
 
-def _skills(reading: Reading) -> tuple[str, ...]:
+def _skills(reading: SpecReader) -> tuple[str, ...]:
     """Names, or tables as `[[skills.config]]` with the path of each and whether it is on."""
     fields = reading.fields
     value = fields.raw("skills")[1]
@@ -83,7 +83,7 @@ def _last(path: str) -> str:
     return parts[-1] if parts else ""
 
 
-def roles(document: Document) -> Iterator[tuple[str, dict[str, Any]]]:
+def roles(document: AgentDocument) -> Iterator[tuple[str, dict[str, Any]]]:
     """The tables `[agents.<role>]` of a config.toml; other keys of `agents` are settings of its own runtime."""
     agents = document.data.get("agents")
     if agents is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from retinue.agent_files.agent_spec import AgentSpec
-from retinue.agent_files.dialects.spec_reader import Reading, server_values, tool_values
+from retinue.agent_files.dialects.spec_reader import SpecReader, server_values, tool_values
 from retinue.agent_files.tool_aliases import AGENT
 
 KEYS = (
@@ -16,7 +16,7 @@ QUIET = ("target", "metadata", "handoffs", "argument-hint")
 MAX_PROMPT = 30_000
 
 
-def read_copilot(reading: Reading) -> AgentSpec:
+def read_copilot(reading: SpecReader) -> AgentSpec:
     fields = reading.fields
     title = fields.text("name")
     servers = server_values(fields, "mcp-servers")
@@ -39,7 +39,7 @@ def read_copilot(reading: Reading) -> AgentSpec:
     )
 
 
-def _agents(reading: Reading, values: dict[str, Any]) -> dict[str, Any]:
+def _agents(reading: SpecReader, values: dict[str, Any]) -> dict[str, Any]:
     """VS Code: the agents that this one may start; an empty list is none."""
     fields = reading.fields
     names = fields.names("agents")
@@ -54,7 +54,7 @@ def _agents(reading: Reading, values: dict[str, Any]) -> dict[str, Any]:
     return {"can_spawn": None if "*" in names else tuple(dict.fromkeys(names))}
 
 
-def _invocation(reading: Reading) -> dict[str, Any]:
+def _invocation(reading: SpecReader) -> dict[str, Any]:
     fields = reading.fields
     by_model = not fields.flag("disable-model-invocation")
     by_user = fields.data.get("user-invocable") is None or fields.flag("user-invocable")

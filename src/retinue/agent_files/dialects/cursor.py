@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from retinue.agent_files.agent_spec import AgentSpec
-from retinue.agent_files.dialects.spec_reader import Reading
+from retinue.agent_files.dialects.spec_reader import SpecReader
 from retinue.agent_files.tool_aliases import READING
 
 KEYS = ("name", "description", "model", "readonly", "is_background")
 QUIET = ("tools", "color")
 
 
-def read_cursor(reading: Reading) -> AgentSpec:
+def read_cursor(reading: SpecReader) -> AgentSpec:
     fields = reading.fields
     given = fields.text("name")
     readonly = fields.flag("readonly", unclear=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from retinue.agent_files.agent_spec import AgentSpec
-from retinue.agent_files.dialects.spec_reader import Reading, server_values, tool_values
+from retinue.agent_files.dialects.spec_reader import SpecReader, server_values, tool_values
 
 KEYS = (
     *("name", "description", "kind", "tools", "mcpServers", "model", "temperature", "max_turns", "timeout_mins"),
@@ -16,7 +16,7 @@ MAX_TURNS, TIMEOUT_MINUTES = 30, 10.0
 """What Gemini CLI gives an agent that says nothing."""
 
 
-def read_gemini(reading: Reading) -> AgentSpec:
+def read_gemini(reading: SpecReader) -> AgentSpec:
     fields = reading.fields
     given = fields.text("name")
     if not given:

@@ -9,7 +9,7 @@ from itertools import chain, islice
 from typing import Any
 
 from retinue.agent_files.agent_spec import AgentSpec, did_you_mean
-from retinue.agent_files.dialects.spec_reader import PATHS, Reading, drop_denied
+from retinue.agent_files.dialects.spec_reader import PATHS, SpecReader, drop_denied
 from retinue.agent_files.fields import EFFORTS, Fields
 from retinue.agent_files.frontmatter import MAX_BYTES, kind_of
 from retinue.agent_files.tool_aliases import AGENT, CANONICAL, SHELL, resolve, written
@@ -28,7 +28,7 @@ _ENV = re.compile(r"\{env:([^{}\n]{1,200})\}")
 Rule = tuple[str, str, str]
 
 
-def read_opencode(reading: Reading) -> AgentSpec:
+def read_opencode(reading: SpecReader) -> AgentSpec:
     fields = reading.fields
     fields.taken.add("name")
     variant = fields.text("variant")
@@ -55,7 +55,7 @@ def read_opencode(reading: Reading) -> AgentSpec:
     return spec
 
 
-def _prompt(reading: Reading) -> str:
+def _prompt(reading: SpecReader) -> str:
     """The body, or the key `prompt`, in which `{file:...}` is replaced by a file beneath the project."""
     fields = reading.fields
     prompt = fields.text("prompt")
@@ -86,7 +86,7 @@ def _prompt(reading: Reading) -> str:
     return _FILE.sub(include, text).strip() if "{file:" in text and text == prompt else text
 
 
-def _permissions(reading: Reading) -> dict[str, Any]:
+def _permissions(reading: SpecReader) -> dict[str, Any]:
     fields = reading.fields
     rules = list(islice(chain(_from_tools(reading), _from_permission(reading)), MAX_RULES + 1))
     if len(rules) > MAX_RULES:
@@ -111,7 +111,7 @@ def _permissions(reading: Reading) -> dict[str, Any]:
     return out
 
 
-def _from_tools(reading: Reading) -> Iterator[Rule]:
+def _from_tools(reading: SpecReader) -> Iterator[Rule]:
     """The older form: tools that are turned on or off."""
     fields = reading.fields
     key, value = fields.raw("tools")
@@ -137,7 +137,7 @@ def _from_tools(reading: Reading) -> Iterator[Rule]:
                 yield ("allow", "*", tool)
 
 
-def _from_permission(reading: Reading) -> Iterator[Rule]:
+def _from_permission(reading: SpecReader) -> Iterator[Rule]:
     fields = reading.fields
     value = fields.raw("permission", "permissions")[1]
     if value is None:
@@ -165,7 +165,7 @@ def _action(fields: Fields, where: str, value: Any) -> str:
     return "deny"
 
 
-def _tools(reading: Reading, name: str, key: str) -> Sequence[str]:
+def _tools(reading: SpecReader, name: str, key: str) -> Sequence[str]:
     if name == "*":
         return ("*",)
     fields = reading.fields

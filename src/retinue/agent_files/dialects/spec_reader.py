@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from retinue.agent_files.agent_spec import AgentSpec, Dialect, Scope, Source
+from retinue.agent_files.agent_spec import AgentSpec, DefinitionSource, Dialect, Scope
 from retinue.agent_files.fields import Fields
-from retinue.agent_files.frontmatter import Document
+from retinue.agent_files.frontmatter import AgentDocument
 from retinue.agent_files.tool_aliases import AGENT, SHELL, Complain, resolve, written
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_/-]{0,63}")
@@ -25,11 +25,11 @@ def no_include(path: str) -> str:
 
 
 @dataclass
-class Reading:
+class SpecReader:
     """A document on its way to be a spec. `stem` is the name that its path gives it; `include` reads another file for
     it, or raises `OSError` with the reason; `known` are further tools of this program."""
 
-    document: Document
+    document: AgentDocument
     dialect: Dialect
     scope: Scope = "project"
     stem: str = ""
@@ -70,12 +70,14 @@ class Reading:
         """The spec, with every key that was not read in `extra`."""
         extra = self.fields.rest(known, quiet)
         line = self.document.lines.get(self.at, 1)
-        source = Source(path=self.document.path, dialect=self.dialect, scope=self.scope, key=self.key, line=line)
+        source = DefinitionSource(
+            path=self.document.path, dialect=self.dialect, scope=self.scope, key=self.key, line=line
+        )
         return AgentSpec(source=source, extra=extra, complaints=tuple(self.document.complaints), **values)
 
 
 def tool_values(
-    reading: Reading, allow: Sequence[str], deny: Sequence[str] = (), servers: Sequence[str] = ()
+    reading: SpecReader, allow: Sequence[str], deny: Sequence[str] = (), servers: Sequence[str] = ()
 ) -> dict[str, Any]:
     """The fields of a spec that its lists of tools decide."""
     fields = reading.fields

@@ -8,7 +8,7 @@ import click
 import msgspec
 
 from retinue.cli import exit_codes as exits
-from retinue.cli.context import Door, common, out, pass_door
+from retinue.cli.context import CommandContext, common, out, pass_door
 from retinue.host.project_agents import library
 from retinue.view.format import json_line
 
@@ -24,7 +24,7 @@ def command(context: click.Context) -> Any:
 @click.option("--json", "as_json", is_flag=True)
 @common
 @pass_door
-def list_(door: Door, as_json: bool = False) -> None:
+def list_(door: CommandContext, as_json: bool = False) -> None:
     """List the agents that can be used here, with their files, and those that are shadowed."""
     from retinue.view.agent_list import render_list
 
@@ -40,7 +40,7 @@ def list_(door: Door, as_json: bool = False) -> None:
 @click.argument("name")
 @common
 @pass_door
-def show(door: Door, name: str) -> None:
+def show(door: CommandContext, name: str) -> None:
     """Show one agent: what its file says, as it is understood."""
     from retinue.view.agent_list import render_show
 
@@ -51,7 +51,7 @@ def show(door: Door, name: str) -> None:
 @click.option("--strict", is_flag=True, help="Exit with 1 also for warnings.")
 @common
 @pass_door
-def lint(door: Door, strict: bool) -> int:
+def lint(door: CommandContext, strict: bool) -> int:
     """Check all definitions; exits with 1 when one cannot be used."""
     from retinue.agent_files.lint import lint as check
     from retinue.view.agent_list import render_lint

@@ -10,7 +10,7 @@ import click
 from msgspec.structs import replace
 
 from retinue.cli import exit_codes as exits
-from retinue.cli.context import Door, common, note, out, pass_door
+from retinue.cli.context import CommandContext, common, note, out, pass_door
 from retinue.cli.foreground_run import line_to
 from retinue.cli.run_argument import run_argument
 from retinue.cli.terminal import limit_answer as raising
@@ -18,7 +18,7 @@ from retinue.cli.terminal import typed_answer as typed
 from retinue.errors import Refused
 from retinue.formats.safe_text import one_line, several_lines
 from retinue.host import requests as wire
-from retinue.host.listing import Shelf
+from retinue.host.listing import RunListing
 from retinue.view import format as words
 from retinue.view.format import json_line
 
@@ -40,7 +40,7 @@ CONFIRM = {"permission": "Permit this call? [y/N] ", "budget": "Add it? [y/N] "}
 @common
 @pass_door
 def command(
-    door: Door, run: str, answer: tuple[str, ...], deny: bool, always: bool, question: str, as_json: bool
+    door: CommandContext, run: str, answer: tuple[str, ...], deny: bool, always: bool, question: str, as_json: bool
 ) -> int:
     """Answer a question of a run: permit a call, or reply to what it asks. Without a run, list all.
 
@@ -53,7 +53,7 @@ def command(
     text = " ".join(answer)
     top = ""
     if run:
-        with Shelf(door.places) as shelf:
+        with RunListing(door.places) as shelf:
             top = shelf.resolve(run).id
     if not run:
         return _list(door, as_json)
@@ -122,8 +122,8 @@ def _decision(want: wire.Answer, q: dict[str, Any], answer: tuple[str, ...], *, 
     raise click.UsageError(f"it asks for a permission: say y, always or no, not {one_line(want.text, 60)!r}.")
 
 
-def _list(door: Door, as_json: bool) -> int:
-    with Shelf(door.places) as shelf:
+def _list(door: CommandContext, as_json: bool) -> int:
+    with RunListing(door.places) as shelf:
         if not any(line.state in ("needs_input", "waiting", "running", "paused") for line in shelf.open_runs()):
             door.say("nobody asks anything")
             return exits.OK

@@ -7,7 +7,7 @@ import sys
 
 import click
 
-from retinue.cli.context import Door, common, out, pass_door, put
+from retinue.cli.context import CommandContext, common, out, pass_door, put
 from retinue.errors import NotFound
 from retinue.host.stored_artifacts import read_artifact
 
@@ -16,7 +16,7 @@ from retinue.host.stored_artifacts import read_artifact
 @click.argument("id", metavar="ID")
 @common
 @pass_door
-def command(door: Door, id: str) -> None:
+def command(door: CommandContext, id: str) -> None:
     """Print the artifact ID, which stands at every cut: `the whole is in artifact ID`. The first digits are enough, if
     no other begins with them. A pipe or a file gets exactly the bytes that were kept."""
     if not door.places.exists:

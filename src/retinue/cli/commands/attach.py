@@ -6,10 +6,10 @@ import sys
 
 import click
 
-from retinue.cli.context import Door, common, option, pass_door
-from retinue.cli.foreground_run import Wish, carry_out, head_of, line_to
+from retinue.cli.context import CommandContext, common, option, pass_door
+from retinue.cli.foreground_run import RunDisplay, carry_out, head_of, line_to
 from retinue.cli.run_argument import run_argument
-from retinue.host.listing import Shelf
+from retinue.host.listing import RunListing
 
 
 @click.command("attach")
@@ -22,7 +22,7 @@ from retinue.host.listing import Shelf
 @common
 @pass_door
 def command(
-    door: Door,
+    door: CommandContext,
     run: str,
     output_format: str,
     include_partial_messages: bool,
@@ -32,10 +32,10 @@ def command(
 ) -> int:
     """Watch a run until it ends, and print its answer. Ctrl-C leaves it going on."""
     door.is_quiet, door.color, door.is_reader = quiet, color, ax_screen_reader
-    with Shelf(door.places) as shelf:
+    with RunListing(door.places) as shelf:
         line = shelf.resolve(run)
     can_answer = output_format == "text" and sys.stdin.isatty() and sys.stderr.isatty()
-    wish = Wish(
+    wish = RunDisplay(
         format=output_format,
         deltas=include_partial_messages,
         is_headless=output_format != "text",

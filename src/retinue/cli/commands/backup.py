@@ -6,7 +6,7 @@ import os
 
 import click
 
-from retinue.cli.context import Door, common, pass_door
+from retinue.cli.context import CommandContext, common, pass_door
 from retinue.cli.foreground_run import line_to
 from retinue.config.user_folders import note_store
 from retinue.errors import NotFound
@@ -17,7 +17,7 @@ from retinue.host import requests as wire
 @click.argument("file", type=click.Path(dir_okay=False))
 @common
 @pass_door
-def command(door: Door, file: str) -> None:
+def command(door: CommandContext, file: str) -> None:
     """Copy the store to FILE, whether it is in use or not; its artifacts go beside it. Never overwrites."""
     if not door.places.exists:
         raise NotFound(f"there are no runs in {door.places.root} yet: nothing to copy.")

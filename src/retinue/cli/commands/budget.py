@@ -8,14 +8,14 @@ from typing import Any
 import click
 
 from retinue.cli import exit_codes as exits
-from retinue.cli.context import Door, Duration, common, note, out, pass_door
+from retinue.cli.context import CommandContext, Duration, common, note, out, pass_door
 from retinue.cli.foreground_run import line_to
 from retinue.cli.run_argument import run_argument
 from retinue.cli.terminal import limit_answer as raising
 from retinue.formats.safe_text import one_line
 from retinue.host import requests as wire
-from retinue.host.listing import Line, Shelf
-from retinue.host.record import Book
+from retinue.host.listing import ListedRun, RunListing
+from retinue.host.record import RecordReader
 from retinue.steps import Row
 from retinue.view import format as words
 from retinue.view import parked_runs as parked
@@ -37,7 +37,7 @@ from retinue.view.format import json_line
 @click.option("--json", "as_json", is_flag=True)
 @common
 @pass_door
-def command(door: Door, /, run: str, then: str | None, as_json: bool, **more: Any) -> int:
+def command(door: CommandContext, /, run: str, then: str | None, as_json: bool, **more: Any) -> int:
     """Show what a run and everybody below it may spend, have spent and hold; or change it.
 
     A run that waits at its limit goes on when it is raised (--add-usd 1), hands in what it has (--land), or is ended
@@ -47,7 +47,7 @@ def command(door: Door, /, run: str, then: str | None, as_json: bool, **more: An
         raise click.UsageError("--end and adding to the limit do not go together.")
     if min(more.values()) < 0:
         raise click.UsageError("a limit can be raised, not lowered.")
-    with Shelf(door.places) as shelf:
+    with RunListing(door.places) as shelf:
         line = shelf.resolve(run)
     if then == "end":
         with line_to(door) as client:
@@ -66,7 +66,7 @@ def command(door: Door, /, run: str, then: str | None, as_json: bool, **more: An
     return exits.OK
 
 
-def _told(door: Door, line: Line, done: dict[str, Any], then: str | None, more: dict[str, Any]) -> None:
+def _told(door: CommandContext, line: ListedRun, done: dict[str, Any], then: str | None, more: dict[str, Any]) -> None:
     added = [amount_text(name, more[name]) for name in NAMES if more[name]]
     added += [f"{words.span(more['seconds'] * 1000)} of time"] * bool(more["seconds"])
     name = line.name
@@ -79,8 +79,8 @@ def _told(door: Door, line: Line, done: dict[str, Any], then: str | None, more: 
         note(f"retinue: {name} still waits, it needs more than that: retinue budget {line.short}")
 
 
-def _look(door: Door, line: Line, as_json: bool) -> None:
-    with Book(door.places) as book:
+def _look(door: CommandContext, line: ListedRun, as_json: bool) -> None:
+    with RecordReader(door.places) as book:
         final = book.tree(line.id)
         row, account = final.rows[0], final.account or Account(id=line.id)
         asked = {facts.waits_for(r): r for r in final.rows if facts.limit_of(r) == line.id}
@@ -100,7 +100,7 @@ def _look(door: Door, line: Line, as_json: bool) -> None:
         out(f"          {add}, or --land, or --end")
 
 
-def _above(book: Book, row: Row) -> Row | None:
+def _above(book: RecordReader, row: Row) -> Row | None:
     """The nearest run above it that has limits."""
     while row.spec.parent and (up := book.row(row.spec.parent)) is not None:
         account = book.account(up.spec.id)
@@ -117,7 +117,7 @@ def _whose(above: Row | None) -> str:
     return f"{one_line(words.agent_label(order.label or order.agent), 40)} {id}: retinue budget {id}"
 
 
-def _as_json(line: Line, row: Row, account: Account, asked: list[str], above: Row | None) -> dict[str, Any]:
+def _as_json(line: ListedRun, row: Row, account: Account, asked: list[str], above: Row | None) -> dict[str, Any]:
     return {
         "run": line.id,
         **account_json(account),

@@ -5,11 +5,11 @@ from __future__ import annotations
 import click
 
 from retinue.cli import exit_codes as exits
-from retinue.cli.context import Door, common, note, pass_door
+from retinue.cli.context import CommandContext, common, note, pass_door
 from retinue.cli.foreground_run import line_to
 from retinue.cli.run_argument import run_argument
 from retinue.host import requests as wire
-from retinue.host.listing import Line, Shelf
+from retinue.host.listing import ListedRun, RunListing
 from retinue.view import format as words
 
 
@@ -19,12 +19,12 @@ from retinue.view import format as words
 @click.option("--reason", default="", help="What the runs' records say about it.")
 @common
 @pass_door
-def command(door: Door, runs: tuple[str, ...], everything: bool, reason: str) -> int:
+def command(door: CommandContext, runs: tuple[str, ...], everything: bool, reason: str) -> int:
     """End runs and everything below them; the id of a group of background work stands for all of it. Exits with 0 only
     when all of them have really stopped."""
     if bool(runs) == everything:
         raise click.UsageError("name the runs to cancel, or say --all.")
-    with Shelf(door.places) as shelf:
+    with RunListing(door.places) as shelf:
         named = [line for run in runs for line in shelf.open_group(run) or [shelf.resolve(run)]]
         lines = named or _tops(shelf.open_runs())
     if not lines:
@@ -41,6 +41,6 @@ def command(door: Door, runs: tuple[str, ...], everything: bool, reason: str) ->
     return code
 
 
-def _tops(lines: list[Line]) -> list[Line]:
+def _tops(lines: list[ListedRun]) -> list[ListedRun]:
     live = {line.id for line in lines}
     return [line for line in lines if line.parent not in live]

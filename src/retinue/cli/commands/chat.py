@@ -8,13 +8,13 @@ from typing import Any
 import click
 
 from retinue.cli import run_arguments as asking
-from retinue.cli.context import Door, common, option, pass_door
-from retinue.cli.terminal.prompt import Piped, Plain, Prompt, Rich
+from retinue.cli.context import CommandContext, common, option, pass_door
+from retinue.cli.terminal.prompt import HistoryPrompt, MessagePrompt, PipedPrompt, PlainPrompt
 from retinue.cli.terminal.terminal_style import is_reader, manners
-from retinue.cli.tui.chat_loop import Chat, history_of
+from retinue.cli.tui.chat_loop import ChatLoop, history_of
 from retinue.errors import ConfigError
 from retinue.formats.safe_text import one_line
-from retinue.host.planner import Planned, make_plan
+from retinue.host.planner import PlannedRun, make_plan
 from retinue.host.run_defaults import families_of
 
 UNSAID: dict[str, Any] = {
@@ -43,7 +43,7 @@ UNSAID: dict[str, Any] = {
 @option("-q", "--quiet", is_flag=True, help="Nothing on stderr but errors.")
 @common
 @pass_door
-def command(door: Door, /, **flags: Any) -> int:
+def command(door: CommandContext, /, **flags: Any) -> int:
     """Talk with an agent. Each message goes on where the last one ended.
 
     /help lists what else can be said. In a pipe, each line is a message, and the answers are on stdout.
@@ -57,42 +57,42 @@ def command(door: Door, /, **flags: Any) -> int:
     if run and (setup.model or setup.agent):
         raise ConfigError("a run goes on with its own agent and model; start a new chat to use another")
 
-    def plan() -> Planned:
+    def plan() -> PlannedRun:
         return make_plan(door.project, setup, value)
 
     can_answer = is_tty and setup.permission_prompts != "none"
     terms = setup.terms(door.places.cwd, "ask" if can_answer or setup.permission_prompts == "wait" else "deny")
     if not run:
         plan()  # what is wrong with it is told before the first message, not after
-    chat = Chat(door, plan, terms, run, can_answer=can_answer, families=families_of(value, setup.families))
+    chat = ChatLoop(door, plan, terms, run, can_answer=can_answer, families=families_of(value, setup.families))
     try:
         return chat.talk(_prompt(door, chat, is_tty))
     finally:
         chat.close()
 
 
-def _earlier(door: Door, address: str) -> str:
-    from retinue.host.listing import Shelf
+def _earlier(door: CommandContext, address: str) -> str:
+    from retinue.host.listing import RunListing
 
-    with Shelf(door.places) as shelf:
+    with RunListing(door.places) as shelf:
         line = shelf.resolve(address)
     door.say(f"goes on from {line.short}: {one_line(line.task, 60)}")
     return line.id
 
 
-def _prompt(door: Door, chat: Chat, is_tty: bool) -> Prompt:
+def _prompt(door: CommandContext, chat: ChatLoop, is_tty: bool) -> MessagePrompt:
     if not is_tty:
-        return Piped()
+        return PipedPrompt()
     if door.environ.get("TERM", "dumb") == "dumb" or is_reader(door.environ):
-        return Plain()
+        return PlainPrompt()
     color = manners(door.environ, sys.stderr, door.color).color
     try:
         hide = door.project.redactor.clean
-        made = Rich(history_of(door), chat.complete, lambda: chat.status, color, chat.ended, hide)
+        made = HistoryPrompt(history_of(door), chat.complete, lambda: chat.status, color, chat.ended, hide)
     except ImportError as error:
         if error.name != "prompt_toolkit":
             raise
         door.say("a prompt with history and completion is in the extra `tui`: install retinue[tui]")
-        return Plain()
+        return PlainPrompt()
     door.say("/help lists commands; Alt-Enter begins a new line; Ctrl-D leaves")
     return made

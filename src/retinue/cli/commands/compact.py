@@ -11,7 +11,7 @@ import click
 import msgspec
 
 from retinue.cli import exit_codes as exits
-from retinue.cli.context import Door, common, note, out, pass_door
+from retinue.cli.context import CommandContext, common, note, out, pass_door
 from retinue.errors import NotFound
 from retinue.host import requests as wire
 from retinue.host.client import connect
@@ -19,14 +19,14 @@ from retinue.host.compaction import Compacted, compact_file
 from retinue.host.keys import carried
 
 if TYPE_CHECKING:
-    from retinue.host.client import Client
+    from retinue.host.client import HostClient
 
 
 @click.command("compact")
 @click.option("--json", "as_json", is_flag=True, help="The figures as JSON.")
 @common
 @pass_door
-def command(door: Door, as_json: bool) -> int:
+def command(door: CommandContext, as_json: bool) -> int:
     """Give back to the disk what deleted runs have left free in the store, and artifacts that nothing names any more.
     Runs go on meanwhile. A file that an older version has made is written anew, which is only done when no host runs.
     """
@@ -51,7 +51,7 @@ def command(door: Door, as_json: bool) -> int:
     return exits.OK
 
 
-def _by_host(client: Client, is_quiet: bool) -> Compacted:
+def _by_host(client: HostClient, is_quiet: bool) -> Compacted:
     from retinue.host.client import as_error
 
     number = client.begin(wire.Compact())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 from click.shell_completion import get_completion_class
 
-from retinue.cli.context import Door, out, pass_door
+from retinue.cli.context import CommandContext, out, pass_door
 
 POWERSHELL = """Register-ArgumentCompleter -Native -CommandName retinue -ScriptBlock {
     param($wordToComplete, $commandAst, $cursorPosition)
@@ -24,7 +24,7 @@ POWERSHELL = """Register-ArgumentCompleter -Native -CommandName retinue -ScriptB
 @click.option("--complete", default=None, hidden=True)
 @click.argument("typed", nargs=-1, type=click.UNPROCESSED)
 @pass_door
-def command(door: Door, shell: str | None, complete: str | None, typed: tuple[str, ...]) -> None:
+def command(door: CommandContext, shell: str | None, complete: str | None, typed: tuple[str, ...]) -> None:
     """Print the completion script of a shell: bash, zsh, fish or powershell.
 
     For bash: eval "$(retinue completion bash)"
@@ -44,7 +44,7 @@ def command(door: Door, shell: str | None, complete: str | None, typed: tuple[st
     out(found(cli, {}, "retinue", "_RETINUE_COMPLETE").source().rstrip("\n"))
 
 
-def _complete(door: Door, typed: list[str], incomplete: str) -> None:
+def _complete(door: CommandContext, typed: list[str], incomplete: str) -> None:
     from click.shell_completion import ShellComplete
 
     from retinue.cli.command_list import cli

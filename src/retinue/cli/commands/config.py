@@ -11,13 +11,13 @@ import click
 
 from retinue import errors
 from retinue.cli import exit_codes as exits
-from retinue.cli.context import Door, common, note, out, pass_door
+from retinue.cli.context import CommandContext, common, note, out, pass_door
 from retinue.errors import ConfigError
 from retinue.host.shown_values import ShownValues
 from retinue.view.format import json_line
 
 if TYPE_CHECKING:
-    from retinue.config.layers import Settings
+    from retinue.config.layers import EffectiveSettings
 
 SHOWN_ALWAYS = ("models.default", "permissions.mode")
 
@@ -31,7 +31,7 @@ SHOWN_ALWAYS = ("models.default", "permissions.mode")
 def command(context: click.Context, show_origin: bool, everything: bool, as_json: bool) -> Any:
     """Show the configuration and where it comes from; `get`, `set` and `path` are for single values and files."""
     if context.invoked_subcommand is None:
-        door = context.find_object(Door)
+        door = context.find_object(CommandContext)
         assert door is not None
         return _show(door, show_origin=show_origin, everything=everything, as_json=as_json)
     return None
@@ -42,7 +42,7 @@ def command(context: click.Context, show_origin: bool, everything: bool, as_json
 @click.option("--json", "as_json", is_flag=True)
 @common
 @pass_door
-def get(door: Door, key: str, as_json: bool) -> int:
+def get(door: CommandContext, key: str, as_json: bool) -> int:
     """Print one value, as in `retinue config get models.default`."""
     from retinue.config.setting_list import is_mapping
     from retinue.host.project_config import load
@@ -73,7 +73,7 @@ def get(door: Door, key: str, as_json: bool) -> int:
 @click.option("--project", is_flag=True, help="In the project's file, not in your own.")
 @common
 @pass_door
-def set_(door: Door, key: str, value: str, project: bool) -> None:
+def set_(door: CommandContext, key: str, value: str, project: bool) -> None:
     """Write one value into your own file, or into the project's. Comments and order stay as they are."""
     from retinue.config.toml_edit import set_value
     from retinue.formats.toml_positions import dotted
@@ -101,7 +101,7 @@ def set_(door: Door, key: str, value: str, project: bool) -> None:
 @click.option("--json", "as_json", is_flag=True)
 @common
 @pass_door
-def path_(door: Door, as_json: bool) -> None:
+def path_(door: CommandContext, as_json: bool) -> None:
     """Print the files that are looked at, the strongest first, and whether they are used."""
     from retinue.host.project_config import project_files, user_file
 
@@ -117,7 +117,7 @@ def path_(door: Door, as_json: bool) -> None:
         out(json_line({"path": file, "kind": kind, "state": state}) if as_json else f"{file}  {kind}  {state}")
 
 
-def _show(door: Door, *, show_origin: bool, everything: bool, as_json: bool) -> int:
+def _show(door: CommandContext, *, show_origin: bool, everything: bool, as_json: bool) -> int:
     from retinue.host.project_config import load
 
     settings = load(door.project, strict=False)
@@ -131,13 +131,13 @@ def _show(door: Door, *, show_origin: bool, everything: bool, as_json: bool) -> 
     return _complain(settings)
 
 
-def _complain(settings: Settings) -> int:
+def _complain(settings: EffectiveSettings) -> int:
     for problem in settings.problems:
         note(f"retinue: {problem}")
     return exits.USAGE if settings.problems else exits.OK
 
 
-def _lines(door: Door, settings: Settings, *, show_origin: bool, everything: bool) -> Iterator[str]:
+def _lines(door: CommandContext, settings: EffectiveSettings, *, show_origin: bool, everything: bool) -> Iterator[str]:
     from retinue.formats.toml_positions import dotted
 
     section: tuple[str, ...] | None = None
@@ -161,7 +161,7 @@ def _lines(door: Door, settings: Settings, *, show_origin: bool, everything: boo
     )
 
 
-def _rows(door: Door, settings: Settings) -> Iterator[tuple[tuple[str, ...], Any, str]]:
+def _rows(door: CommandContext, settings: EffectiveSettings) -> Iterator[tuple[tuple[str, ...], Any, str]]:
     """Everything that is set, and every setting that could be, in the order of the schema."""
     from retinue.config.setting_list import every_setting, is_mapping
 
@@ -186,7 +186,7 @@ def _rank(key: tuple[str, ...]) -> int:
     return Configuration.__struct_fields__.index(key[0])
 
 
-def _as_json(door: Door, settings: Settings) -> dict[str, Any]:
+def _as_json(door: CommandContext, settings: EffectiveSettings) -> dict[str, Any]:
     from retinue.formats.toml_positions import dotted
 
     values = {}
@@ -205,7 +205,7 @@ def _as_json(door: Door, settings: Settings) -> dict[str, Any]:
     }
 
 
-def _keys(door: Door) -> Iterator[str]:
+def _keys(door: CommandContext) -> Iterator[str]:
     """The names of the variables that hold a key."""
     from retinue.models.providers import PROVIDERS
 
@@ -264,7 +264,7 @@ def _value(path: tuple[str, ...], text: str) -> Any:
         raise ConfigError(f"{dotted(path)}: {error}") from None
 
 
-def _check_model(door: Door, name: str) -> None:
+def _check_model(door: CommandContext, name: str) -> None:
     """A name that means nothing is refused; a key that is missing is told."""
     from retinue.config.model_config import model_environment, resolved
     from retinue.host import model_choice as provider
@@ -277,7 +277,7 @@ def _check_model(door: Door, name: str) -> None:
         note(f"retinue: {error}")
 
 
-def _after(door: Door, path: tuple[str, ...], file: str, *, is_project: bool) -> None:
+def _after(door: CommandContext, path: tuple[str, ...], file: str, *, is_project: bool) -> None:
     """What keeps the new value from counting."""
     from retinue.host.project_config import load
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import click
 import msgspec
 
-from retinue.cli.context import Door, common, note, out, pass_door
+from retinue.cli.context import CommandContext, common, note, out, pass_door
 from retinue.cli.foreground_run import line_to
 from retinue.core.values import Delivery
 from retinue.errors import NotFound
 from retinue.formats.safe_text import one_line
 from retinue.host import requests as wire
-from retinue.host.record import Book
+from retinue.host.record import RecordReader
 from retinue.view.format import json_line
 
 
@@ -28,7 +28,7 @@ def command(context: click.Context) -> None:
 @click.option("--json", "as_json", is_flag=True)
 @common
 @pass_door
-def list_(door: Door, state: str, as_json: bool) -> None:
+def list_(door: CommandContext, state: str, as_json: bool) -> None:
     """List announcements and where they are."""
     found = _all(door, [s.strip() for s in state.split(",") if s.strip()])
     for d in found:
@@ -47,7 +47,7 @@ def list_(door: Door, state: str, as_json: bool) -> None:
 @click.option("--dead", is_flag=True, help="All that are dead.")
 @common
 @pass_door
-def retry(door: Door, keys: tuple[str, ...], dead: bool) -> None:
+def retry(door: CommandContext, keys: tuple[str, ...], dead: bool) -> None:
     """Send dead announcements again."""
     _change(door, keys, dead, drop=False)
 
@@ -57,19 +57,19 @@ def retry(door: Door, keys: tuple[str, ...], dead: bool) -> None:
 @click.option("--dead", is_flag=True, help="All that are dead.")
 @common
 @pass_door
-def drop(door: Door, keys: tuple[str, ...], dead: bool) -> None:
+def drop(door: CommandContext, keys: tuple[str, ...], dead: bool) -> None:
     """Give up on announcements."""
     _change(door, keys, dead, drop=True)
 
 
-def _all(door: Door, states: list[str]) -> list[Delivery]:
+def _all(door: CommandContext, states: list[str]) -> list[Delivery]:
     if not door.places.exists:
         return []
-    with Book(door.places) as book:
+    with RecordReader(door.places) as book:
         return book.deliveries(states)
 
 
-def _change(door: Door, keys: tuple[str, ...], dead: bool, *, drop: bool) -> None:
+def _change(door: CommandContext, keys: tuple[str, ...], dead: bool, *, drop: bool) -> None:
     if bool(keys) == dead:
         raise click.UsageError("name the announcements by their key, or say --dead.")
     everything = _all(door, [])

@@ -7,7 +7,7 @@ import sys
 import click
 
 from retinue.cli import exit_codes as exits
-from retinue.cli.context import Door, common, note, option, out, pass_door
+from retinue.cli.context import CommandContext, common, note, option, out, pass_door
 from retinue.errors import ConfigError
 from retinue.view.format import json_line
 
@@ -20,7 +20,7 @@ from retinue.view.format import json_line
 @option("--color", type=click.Choice(["auto", "always", "never"]), default="auto")
 @common
 @pass_door
-def command(door: Door, as_json: bool, offline: bool, fix: bool, recover: str, color: str) -> int:
+def command(door: CommandContext, as_json: bool, offline: bool, fix: bool, recover: str, color: str) -> int:
     """Check providers, sandbox, store and versions; exits with 1 when something is broken."""
     from retinue.cli.doctor import store_checks as storage
     from retinue.cli.doctor.finding import examine, line
@@ -51,7 +51,7 @@ def command(door: Door, as_json: bool, offline: bool, fix: bool, recover: str, c
     return worst
 
 
-def colors(door: Door, asked: str) -> bool:
+def colors(door: CommandContext, asked: str) -> bool:
     """Whether to colour: what was asked for, then NO_COLOR, then CLICOLOR_FORCE or FORCE_COLOR, then the terminal."""
     env = door.environ
     if asked != "auto":

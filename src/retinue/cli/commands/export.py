@@ -7,11 +7,11 @@ import time
 
 import click
 
-from retinue.cli.context import Door, common, out, pass_door
+from retinue.cli.context import CommandContext, common, out, pass_door
 from retinue.cli.run_argument import run_argument
 from retinue.host import answer_file
-from retinue.host.listing import Shelf
-from retinue.host.record import Book
+from retinue.host.listing import RunListing
+from retinue.host.record import RecordReader
 
 FORMATS = ("md", "jsonl", "stream-json", "perfetto", "html")
 
@@ -22,13 +22,13 @@ FORMATS = ("md", "jsonl", "stream-json", "perfetto", "html")
 @click.option("-o", "--output", default="", metavar="FILE", help="Write there, instead of to stdout.")
 @common
 @pass_door
-def command(door: Door, run: str, form: str, output: str) -> None:
+def command(door: CommandContext, run: str, form: str, output: str) -> None:
     """Write a run and everything below it: md to read, jsonl to process, perfetto to see the times, html to share."""
     from retinue.view import export_formats as exporting
 
-    with Shelf(door.places) as shelf:
+    with RunListing(door.places) as shelf:
         id = shelf.resolve(run).id
-    with Book(door.places) as book:
+    with RecordReader(door.places) as book:
         tree = book.tree(id)
         day = time.strftime("%Y-%m-%d", time.localtime(tree.rows[0].spec.created_at / 1000))
         text = exporting.FORMATS[form](book, tree, day)

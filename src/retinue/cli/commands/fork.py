@@ -8,11 +8,11 @@ import click
 
 from retinue.cli import exit_codes as exits
 from retinue.cli import run_arguments as asking
-from retinue.cli.context import Door, common, out, pass_door
-from retinue.cli.foreground_run import Wish, carry_out, head_of, line_to
+from retinue.cli.context import CommandContext, common, out, pass_door
+from retinue.cli.foreground_run import RunDisplay, carry_out, head_of, line_to
 from retinue.cli.run_argument import run_argument
 from retinue.host import requests as wire
-from retinue.host.listing import Shelf
+from retinue.host.listing import RunListing
 from retinue.view import format as words
 
 
@@ -26,23 +26,23 @@ from retinue.view import format as words
 @common
 @pass_door
 def command(
-    door: Door, run: str, prompt: tuple[str, ...], at: int | None, name: str, bg: bool, output_format: str
+    door: CommandContext, run: str, prompt: tuple[str, ...], at: int | None, name: str, bg: bool, output_format: str
 ) -> int:
     """Start a run that knows what another one knew, and leaves that one as it is.
 
     It begins behind the last message, or behind message N, at which no call was open.
     """
-    with Shelf(door.places) as shelf:
+    with RunListing(door.places) as shelf:
         line = shelf.resolve(run)
     text = asking.prompt(prompt)
-    wish = Wish(
+    wish = RunDisplay(
         format=output_format,
         is_headless=output_format != "text",
         can_answer=output_format == "text" and sys.stdin.isatty() and sys.stderr.isatty(),
         head=head_of((), (), ""),
     )
     with line_to(door) as client:
-        terms = wire.Terms(label=name, questions="ask" if wish.can_answer else "")
+        terms = wire.RunTerms(label=name, questions="ask" if wish.can_answer else "")
         id = client.ask(wire.Fork(run=line.id, task=text, at=at, terms=terms))["run"]
         door.say(f"run {words.short_id(id)} forks from {line.short}")
         if bg:

@@ -8,12 +8,12 @@ from collections.abc import Iterator
 import click
 import msgspec
 
-from retinue.cli.context import Door, Duration, common, out, pass_door
+from retinue.cli.context import CommandContext, Duration, common, out, pass_door
 from retinue.cli.run_argument import run_argument
 from retinue.core.values import Assistant, Message, Result
 from retinue.formats.safe_text import json_text, one_line, several_lines
-from retinue.host.listing import Shelf
-from retinue.host.record import Book
+from retinue.host.listing import RunListing
+from retinue.host.record import RecordReader
 from retinue.view import format as words
 from retinue.view import totals as facts
 
@@ -29,11 +29,13 @@ POLL_SECONDS = 0.2
 @click.option("--since", type=Duration(), metavar="TIME", help="With --raw: only steps so old at most.")
 @common
 @pass_door
-def command(door: Door, run: str, follow: bool, tools: bool, last: int, raw: bool, since: float | None) -> None:
+def command(
+    door: CommandContext, run: str, follow: bool, tools: bool, last: int, raw: bool, since: float | None
+) -> None:
     """Show what was said in a run: `retinue logs 7f3a/reviewer -f --tools`. Messages are numbered for `fork --at`."""
-    with Shelf(door.places) as shelf:
+    with RunListing(door.places) as shelf:
         id = shelf.resolve(run).id
-    with Book(door.places) as book:
+    with RecordReader(door.places) as book:
         if raw or since is not None:
             first = int((time.time() - since) * 1000) if since is not None else 0
             _steps(book, id, follow, last, first)
@@ -41,7 +43,7 @@ def command(door: Door, run: str, follow: bool, tools: bool, last: int, raw: boo
             _messages(book, id, follow, tools, last)
 
 
-def _steps(book: Book, id: str, follow: bool, last: int, first: int) -> None:
+def _steps(book: RecordReader, id: str, follow: bool, last: int, first: int) -> None:
     after, shown = 0, last
     while True:
         ended = _is_over(book, id)
@@ -60,7 +62,7 @@ def _steps(book: Book, id: str, follow: bool, last: int, first: int) -> None:
         time.sleep(POLL_SECONDS)
 
 
-def _messages(book: Book, id: str, follow: bool, tools: bool, last: int) -> None:
+def _messages(book: RecordReader, id: str, follow: bool, tools: bool, last: int) -> None:
     at, shown = 0, last
     while True:
         ended = _is_over(book, id)
@@ -77,7 +79,7 @@ def _messages(book: Book, id: str, follow: bool, tools: bool, last: int) -> None
         time.sleep(POLL_SECONDS)
 
 
-def _is_over(book: Book, id: str) -> bool:
+def _is_over(book: RecordReader, id: str) -> bool:
     row = book.row(id)
     return row is None or facts.has_ended(row)
 

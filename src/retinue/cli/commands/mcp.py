@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from retinue.cli import exit_codes as exits
-from retinue.cli.context import Door, common, out, pass_door
+from retinue.cli.context import CommandContext, common, out, pass_door
 from retinue.cli.foreground_run import line_to
 from retinue.errors import NotFound
 from retinue.formats.safe_text import one_line, several_lines
@@ -37,7 +37,7 @@ def _config(function: Any) -> Any:
 @_config
 @common
 @pass_door
-def list_(door: Door, as_json: bool, mcp_config: tuple[str, ...], strict_mcp_config: bool) -> int:
+def list_(door: CommandContext, as_json: bool, mcp_config: tuple[str, ...], strict_mcp_config: bool) -> int:
     """Start the servers and say how each is, which tools it offers, and which of them are withheld."""
     servers = _ask(door, mcp_config, strict_mcp_config)
     for server in servers:
@@ -66,7 +66,7 @@ def list_(door: Door, as_json: bool, mcp_config: tuple[str, ...], strict_mcp_con
 @_config
 @common
 @pass_door
-def approve(door: Door, server: str, tool: str, mcp_config: tuple[str, ...], strict_mcp_config: bool) -> int:
+def approve(door: CommandContext, server: str, tool: str, mcp_config: tuple[str, ...], strict_mcp_config: bool) -> int:
     """Approve what a server offers now, or one TOOL of it. `retinue mcp list` shows what that is."""
     servers = _ask(door, mcp_config, strict_mcp_config, server, tool)
     found = next(s for s in servers if s["name"] == server)
@@ -75,7 +75,9 @@ def approve(door: Door, server: str, tool: str, mcp_config: tuple[str, ...], str
     return exits.OK
 
 
-def _ask(door: Door, given: tuple[str, ...], strict: bool, approve: str = "", tool: str = "") -> list[dict[str, Any]]:
+def _ask(
+    door: CommandContext, given: tuple[str, ...], strict: bool, approve: str = "", tool: str = ""
+) -> list[dict[str, Any]]:
     value = settings.load(door.project, strict=False).value
     found = find_servers(
         door.project,

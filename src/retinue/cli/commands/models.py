@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from retinue.cli.context import Door, note, out, pass_door
+from retinue.cli.context import CommandContext, note, out, pass_door
 from retinue.host import model_choice as provider
 from retinue.view.format import json_line
 
@@ -21,7 +21,7 @@ def command(context: click.Context) -> Any:
 @command.command("list")
 @click.option("--json", "as_json", is_flag=True)
 @pass_door
-def list_(door: Door, as_json: bool = False) -> None:
+def list_(door: CommandContext, as_json: bool = False) -> None:
     """List the providers, whether their key is set, and the model that is used when only the key is there."""
     from retinue.models.providers import PROVIDERS
 
@@ -43,7 +43,7 @@ def list_(door: Door, as_json: bool = False) -> None:
 @command.command("pull")
 @click.argument("name")
 @pass_door
-def pull(door: Door, name: str) -> None:
+def pull(door: CommandContext, name: str) -> None:
     """Fetch the weights of a small local model, checked against their known hash."""
     from retinue.models import local_weights as weights
 

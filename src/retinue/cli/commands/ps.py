@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 
 import click
 
-from retinue.cli.context import Door, Duration, common, out, pass_door
+from retinue.cli.context import CommandContext, Duration, common, out, pass_door
 from retinue.formats.safe_text import json_text, one_line
-from retinue.host.listing import Line, Shelf
+from retinue.host.listing import ListedRun, RunListing
 from retinue.view import format as words
 from retinue.view import parked_runs as parked
 
@@ -30,13 +30,20 @@ HEADINGS = ("RUN", "AGENT", "STATE", "TASK", "MODEL", "AGE", "TOKENS", "COST")
 @common
 @pass_door
 def command(
-    door: Door, tree: bool, everything: bool, as_json: bool, watch: bool, state: str, since: float | None, limit: int
+    door: CommandContext,
+    tree: bool,
+    everything: bool,
+    as_json: bool,
+    watch: bool,
+    state: str,
+    since: float | None,
+    limit: int,
 ) -> None:
     """List the runs of this project: those that are open, and those that ended within the last hour."""
     states = [s.strip().replace(" ", "_") for s in state.split(",") if s.strip()]
     seen = None
     while True:
-        with Shelf(door.places) as shelf:
+        with RunListing(door.places) as shelf:
             lines = _lines(shelf, tree, everything or bool(states) or since is not None, limit)
             waiting = {line.root: line for line in reversed(shelf.open_runs()) if line.waits_for}
         asked = {line.limit_of for line in waiting.values()}
@@ -58,7 +65,7 @@ def command(
         time.sleep(0.5)
 
 
-def _lines(shelf: Shelf, tree: bool, everything: bool, limit: int) -> list[Line]:
+def _lines(shelf: RunListing, tree: bool, everything: bool, limit: int) -> list[ListedRun]:
     recent = None if everything else int(time.time() * 1000) - RECENT_MS
     roots = shelf.roots(recent_since=recent, limit=limit)
     if not tree:
@@ -66,12 +73,12 @@ def _lines(shelf: Shelf, tree: bool, everything: bool, limit: int) -> list[Line]
     return [line for root in roots for line in (root, *ordered(root.id, shelf.below(root.id)))]
 
 
-def ordered(root: str, below: Sequence[Line]) -> list[Line]:
+def ordered(root: str, below: Sequence[ListedRun]) -> list[ListedRun]:
     """Children behind their parents."""
-    by_parent: dict[str, list[Line]] = {}
+    by_parent: dict[str, list[ListedRun]] = {}
     for line in below:
         by_parent.setdefault(line.parent, []).append(line)
-    out: list[Line] = []
+    out: list[ListedRun] = []
     todo = list(reversed(by_parent.get(root, [])))
     while todo:
         line = todo.pop()
@@ -87,7 +94,7 @@ def _print(text: str, *, clear: bool) -> None:
         out(text)
 
 
-def _nothing(door: Door, everything: bool) -> str:
+def _nothing(door: CommandContext, everything: bool) -> str:
     more = "" if everything else " `retinue ps --all` shows older ones."
     return f'no runs in {door.places.root}.{more} Start one: retinue run "..."'
 
@@ -97,11 +104,11 @@ def _asking(state: str) -> str:
     return state if state in words.ENDS or state == "paused" else "needs_input"
 
 
-def _as_json(lines: Sequence[Line]) -> str:
+def _as_json(lines: Sequence[ListedRun]) -> str:
     return "\n".join(json_text(json.dumps(line._asdict(), ensure_ascii=False)) for line in lines)
 
 
-def _waits(lines: Sequence[Line], waiting: Mapping[str, Line]) -> str:
+def _waits(lines: Sequence[ListedRun], waiting: Mapping[str, ListedRun]) -> str:
     """For each run that waits for its provider, or has somebody who does: what for, and what to do next."""
     roots = dict.fromkeys(line.root for line in lines if line.root in waiting)
     told = []
@@ -111,7 +118,7 @@ def _waits(lines: Sequence[Line], waiting: Mapping[str, Line]) -> str:
     return "\n" + "\n".join(one_line(text, 400) for text in told) if told else ""
 
 
-def _table(lines: Sequence[Line], tree: bool) -> str:
+def _table(lines: Sequence[ListedRun], tree: bool) -> str:
     if not lines:
         return ""
     now = time.time() * 1000

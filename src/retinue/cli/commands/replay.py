@@ -7,16 +7,16 @@ import time
 import click
 
 from retinue.cli.commands.logs import tell
-from retinue.cli.context import Door, common, out, pass_door
+from retinue.cli.context import CommandContext, common, out, pass_door
 from retinue.cli.run_argument import run_argument
 from retinue.formats.safe_text import one_line
 from retinue.host import requests as wire
-from retinue.host.listing import Shelf
-from retinue.host.record import Book
+from retinue.host.listing import RunListing
+from retinue.host.record import RecordReader
 from retinue.steps import Row
 from retinue.view import format as words
 from retinue.view.format import json_line
-from retinue.view.stream_json import Head, Teller
+from retinue.view.stream_json import StreamHeader, StreamJsonWriter
 from retinue.view.totals import ending, word
 
 LONGEST_SECONDS = 2.0
@@ -28,13 +28,13 @@ LONGEST_SECONDS = 2.0
 @click.option("--output-format", type=click.Choice(["text", "stream-json"]), default="text")
 @common
 @pass_door
-def command(door: Door, run: str, speed: float, output_format: str) -> None:
+def command(door: CommandContext, run: str, speed: float, output_format: str) -> None:
     """Show again how a run went, from its record: no model is asked, nothing is done again."""
-    with Shelf(door.places) as shelf:
+    with RunListing(door.places) as shelf:
         id = shelf.resolve(run).id
-    with Book(door.places) as book:
+    with RecordReader(door.places) as book:
         final = book.tree(id)
-        teller, last = Teller(Head()), 0
+        teller, last = StreamJsonWriter(StreamHeader()), 0
         for item in book.history(final):
             if isinstance(item, wire.Stepped):
                 if speed > 0 and last:
@@ -44,10 +44,10 @@ def command(door: Door, run: str, speed: float, output_format: str) -> None:
             if output_format == "stream-json":
                 for line in told:
                     out(json_line(line))
-            elif isinstance(item, wire.Heard):
+            elif isinstance(item, wire.MessageAdded):
                 for text in tell(item.n + 1, item.message, False):
                     out(text)
-            elif isinstance(item, wire.Stood):
+            elif isinstance(item, wire.RunChanged):
                 out(describe(item.row))
         if output_format == "stream-json":
             out(json_line(teller.result(final)))

@@ -7,14 +7,14 @@ import sys
 import click
 
 from retinue.cli import exit_codes as exits
-from retinue.cli.context import Door, common, out, pass_door
-from retinue.cli.foreground_run import Wish, carry_out, head_of, line_to
+from retinue.cli.context import CommandContext, common, out, pass_door
+from retinue.cli.foreground_run import RunDisplay, carry_out, head_of, line_to
 from retinue.cli.run_argument import run_argument
 from retinue.errors import Refused
 from retinue.host import requests as wire
-from retinue.host.client import Client
-from retinue.host.listing import Line, Shelf
-from retinue.host.record import Book
+from retinue.host.client import HostClient
+from retinue.host.listing import ListedRun, RunListing
+from retinue.host.record import RecordReader
 from retinue.view import format as words
 from retinue.view import totals as facts
 
@@ -29,15 +29,21 @@ from retinue.view import totals as facts
 @common
 @pass_door
 def command(
-    door: Door, run: str, instruction: tuple[str, ...], from_failed: bool, bg: bool, output_format: str, quiet: bool
+    door: CommandContext,
+    run: str,
+    instruction: tuple[str, ...],
+    from_failed: bool,
+    bg: bool,
+    output_format: str,
+    quiet: bool,
 ) -> int:
     """Go on with a run: one that its process left open is taken up where it was, one that has ended gets a new turn."""
     door.is_quiet = quiet
-    with Shelf(door.places) as shelf:
+    with RunListing(door.places) as shelf:
         line = shelf.resolve(run)
     text = " ".join(instruction)
     is_open = line.state not in words.ENDS
-    wish = Wish(
+    wish = RunDisplay(
         format=output_format,
         is_headless=output_format != "text",
         can_answer=output_format == "text" and sys.stdin.isatty() and sys.stderr.isatty(),
@@ -48,7 +54,7 @@ def command(
             text = _retry(door, client, line, text)
         if is_open and text:
             client.ask(wire.Send(run=line.id, text=text))
-        terms = wire.Terms(questions="ask" if wish.can_answer else "")
+        terms = wire.RunTerms(questions="ask" if wish.can_answer else "")
         id = client.ask(wire.Resume(run=line.id, task=text, terms=terms))["run"]
         door.say(f"run {words.short_id(id)} goes on" + (f" from {line.short}" if id != line.id else " where it was"))
         if bg:
@@ -57,9 +63,9 @@ def command(
         return carry_out(door, client, id, wish)
 
 
-def _retry(door: Door, client: Client, line: Line, text: str) -> str:
+def _retry(door: CommandContext, client: HostClient, line: ListedRun, text: str) -> str:
     """Let the failed sub-agents go on, and put what they report into words for their parent."""
-    with Book(door.places) as book:
+    with RecordReader(door.places) as book:
         failed = [
             r for r in book.tree(line.id).rows[1:] if facts.word(r) in words.FAILURES and r.spec.parent == line.id
         ]
@@ -71,7 +77,7 @@ def _retry(door: Door, client: Client, line: Line, text: str) -> str:
         door.say(f"retrying {label} as {words.short_id(again[id])}")
     client.ask(wire.Wait(runs=tuple(again.values())))
     reports = []
-    with Book(door.places) as book:
+    with RecordReader(door.places) as book:
         for id, label in labels.items():
             row = book.row(again[id])
             end = facts.ending(row) if row is not None else None

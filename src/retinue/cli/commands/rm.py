@@ -7,12 +7,12 @@ import time
 import click
 
 from retinue.cli import exit_codes as exits
-from retinue.cli.context import Door, Duration, common, note, pass_door
+from retinue.cli.context import CommandContext, Duration, common, note, pass_door
 from retinue.cli.foreground_run import line_to
 from retinue.cli.run_argument import run_argument
 from retinue.errors import NotFound, Refused
 from retinue.host import requests as wire
-from retinue.host.listing import Shelf
+from retinue.host.listing import RunListing
 from retinue.view import format as words
 
 
@@ -22,11 +22,11 @@ from retinue.view import format as words
 @click.option("--older-than", type=Duration(), metavar="TIME", help="With --ended: only those that ended so long ago.")
 @common
 @pass_door
-def command(door: Door, runs: tuple[str, ...], ended: bool, older_than: float | None) -> int:
+def command(door: CommandContext, runs: tuple[str, ...], ended: bool, older_than: float | None) -> int:
     """Delete runs that have ended, with their conversations and everything below them."""
     if bool(runs) == ended:
         raise click.UsageError("name the runs to delete, or say --ended.")
-    with Shelf(door.places) as shelf:
+    with RunListing(door.places) as shelf:
         lines = [shelf.resolve(run) for run in runs] if runs else shelf.roots(limit=1_000_000)
     if ended:
         last = (time.time() - (older_than or 0)) * 1000

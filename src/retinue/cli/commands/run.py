@@ -10,12 +10,12 @@ import click
 
 from retinue.cli import exit_codes as exits
 from retinue.cli import run_arguments as asking
-from retinue.cli.context import Door, Duration, common, option, out, pass_door
-from retinue.cli.foreground_run import SEVERITIES, Wish, carry_out, head_of, line_to, start
+from retinue.cli.context import CommandContext, Duration, common, option, out, pass_door
+from retinue.cli.foreground_run import SEVERITIES, RunDisplay, carry_out, head_of, line_to, start
 from retinue.errors import ConfigError
 from retinue.host import answer_file
 from retinue.host import requests as wire
-from retinue.host.planner import Planned, make_plan
+from retinue.host.planner import PlannedRun, make_plan
 from retinue.host.run_setup import RunSetup, permission_mode
 from retinue.view import format as words
 from retinue.view.format import json_line
@@ -102,7 +102,7 @@ def _showing(command: Any) -> Any:
 @_showing
 @common
 @pass_door
-def command(door: Door, /, **flags: Any) -> int:
+def command(door: CommandContext, /, **flags: Any) -> int:
     """Start a run and wait for its answer, which is all that is written to stdout.
 
     PROMPT is what to do; `-` stands for what is on stdin.
@@ -143,12 +143,12 @@ def _check(flags: dict[str, Any], is_again: bool) -> None:
         raise click.UsageError("with --input-format stream-json the prompts come from stdin, in the foreground.")
 
 
-def _wish(door: Door, flags: dict[str, Any]) -> Wish:
+def _wish(door: CommandContext, flags: dict[str, Any]) -> RunDisplay:
     is_tty = sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()
     prompts = flags["permission_prompts"]
     headless = flags["is_print"] or flags["as_json"] or flags["output_format"] != "text"
     named = (flags["output_last_message"], flags["write"])
-    return Wish(
+    return RunDisplay(
         format="stream-json" if flags["as_json"] else flags["output_format"],
         deltas=flags["include_partial_messages"],
         is_headless=headless,
@@ -170,16 +170,16 @@ def _mode(flag: str, sandbox: str, yolo: bool) -> str:
     return modes[0] if modes else ""
 
 
-def _terms(door: Door, setup: RunSetup, wish: Wish) -> wire.Terms:
+def _terms(door: CommandContext, setup: RunSetup, wish: RunDisplay) -> wire.RunTerms:
     waits = wish.waits or (setup.permission_prompts == "auto" and wish.is_background)
     return setup.terms(door.places.cwd, "ask" if wish.can_answer or waits else "deny")
 
 
-def _again(door: Door, flags: dict[str, Any], setup: RunSetup, wish: Wish) -> int:
+def _again(door: CommandContext, flags: dict[str, Any], setup: RunSetup, wish: RunDisplay) -> int:
     """Go on with an earlier run."""
-    from retinue.host.listing import Shelf
+    from retinue.host.listing import RunListing
 
-    with Shelf(door.places) as shelf:
+    with RunListing(door.places) as shelf:
         line = shelf.resolve(flags["resume"] or "latest")
     if setup.model or setup.agent:
         raise ConfigError("a run goes on with its own agent and model; start a new run to use another")
@@ -196,14 +196,14 @@ def _again(door: Door, flags: dict[str, Any], setup: RunSetup, wish: Wish) -> in
         return _background(door, run, wish) if wish.is_background else carry_out(door, client, run, wish)
 
 
-def _background(door: Door, run: str, wish: Wish) -> int:
+def _background(door: CommandContext, run: str, wish: RunDisplay) -> int:
     id = words.short_id(run)
     out(json_line({"run": run, "short": id}) if wish.format != "text" else id)
     door.say(f"in the background: retinue attach {id}, logs {id}, send {id}, cancel {id}")
     return exits.OK
 
 
-def _converse(door: Door, planned: Planned, terms: wire.Terms, wish: Wish) -> int:
+def _converse(door: CommandContext, planned: PlannedRun, terms: wire.RunTerms, wish: RunDisplay) -> int:
     """One prompt after the other from stdin, each going on where the last one ended."""
     code, run = exits.OK, ""
     with line_to(door, wish) as client:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import click
 
 from retinue.cli import run_arguments as asking
-from retinue.cli.context import Door, common, pass_door
+from retinue.cli.context import CommandContext, common, pass_door
 from retinue.cli.foreground_run import line_to
 from retinue.cli.run_argument import run_argument
 from retinue.host import requests as wire
-from retinue.host.listing import Shelf
+from retinue.host.listing import RunListing
 
 
 @click.command("send")
@@ -18,9 +18,9 @@ from retinue.host.listing import Shelf
 @click.option("--steer", is_flag=True, help="Break the current turn off, instead of waiting for the next.")
 @common
 @pass_door
-def command(door: Door, run: str, message: tuple[str, ...], steer: bool) -> None:
+def command(door: CommandContext, run: str, message: tuple[str, ...], steer: bool) -> None:
     """Send a message to a run; it is read at its next turn. `-` stands for what is on stdin."""
-    with Shelf(door.places) as shelf:
+    with RunListing(door.places) as shelf:
         line = shelf.resolve(run)
     text = asking.prompt(message)
     with line_to(door) as client:

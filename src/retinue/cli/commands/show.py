@@ -7,18 +7,18 @@ from collections.abc import Callable
 
 import click
 
-from retinue.cli.context import Door, common, out, pass_door
+from retinue.cli.context import CommandContext, common, out, pass_door
 from retinue.cli.run_argument import run_argument
 from retinue.core.values import Usage
 from retinue.formats.safe_text import one_line, several_lines
-from retinue.host.listing import Shelf
-from retinue.host.record import Book
+from retinue.host.listing import RunListing
+from retinue.host.record import RecordReader
 from retinue.steps import Row, TreeRecord
 from retinue.view import format as words
 from retinue.view import parked_runs as parked
 from retinue.view import totals as facts
 from retinue.view.format import json_line
-from retinue.view.stream_json import Head, Teller
+from retinue.view.stream_json import StreamHeader, StreamJsonWriter
 
 
 @click.command("show")
@@ -26,14 +26,14 @@ from retinue.view.stream_json import Head, Teller
 @click.option("--json", "as_json", is_flag=True, help="Everything as one JSON object.")
 @common
 @pass_door
-def command(door: Door, run: str, as_json: bool) -> None:
+def command(door: CommandContext, run: str, as_json: bool) -> None:
     """Show one run: who worked, what they spent, what came of it. RUN is part of an id, a name, or run/agent."""
-    with Shelf(door.places) as shelf:
+    with RunListing(door.places) as shelf:
         line = shelf.resolve(run)
-    with Book(door.places) as book:
+    with RecordReader(door.places) as book:
         final = book.tree(line.id)
         if as_json:
-            teller = Teller(Head())
+            teller = StreamJsonWriter(StreamHeader())
             for item in book.history(final):
                 for _ in teller.tell(item):
                     pass

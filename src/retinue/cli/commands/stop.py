@@ -11,7 +11,7 @@ import click
 
 from retinue import errors
 from retinue.cli import exit_codes as exits
-from retinue.cli.context import Door, common, note, pass_door
+from retinue.cli.context import CommandContext, common, note, pass_door
 from retinue.host import project_paths as places
 from retinue.host import requests as wire
 from retinue.host.client import connect
@@ -24,7 +24,7 @@ WAIT_SECONDS = 15.0
 @click.option("--all", "everything", is_flag=True, help="The hosts of all projects.")
 @common
 @pass_door
-def command(door: Door, everything: bool) -> int:
+def command(door: CommandContext, everything: bool) -> int:
     """End the host of this project. Open runs are kept as they are: `retinue resume` goes on with them."""
     targets = [door.places]
     if everything:
@@ -62,13 +62,13 @@ def _kill(pid: int) -> None:
             os.kill(pid, signal.SIGKILL)
 
 
-def _own(door: Door, target: places.Places) -> places.Places:
+def _own(door: CommandContext, target: places.ProjectPaths) -> places.ProjectPaths:
     """A project's store has its socket under the project's name, not under that of the file."""
     name = os.path.basename(os.path.dirname(target.store))
     return places.of_project(door.environ, target, name)
 
 
-def _gone(target: places.Places) -> bool:
+def _gone(target: places.ProjectPaths) -> bool:
     until = time.monotonic() + WAIT_SECONDS
     while is_attended(target.store):
         if time.monotonic() > until:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 import msgspec
 
-from retinue.cli.context import Door, common, out, pass_door
+from retinue.cli.context import CommandContext, common, out, pass_door
 from retinue.errors import NotFound, Refused
 from retinue.formats.safe_text import one_line
 from retinue.view import format as words
@@ -19,7 +19,7 @@ from retinue.view.format import json_line
 @click.option("--json", "as_json", is_flag=True)
 @common
 @pass_door
-def command(door: Door, names: tuple[str, ...], run: str, args: str, as_json: bool) -> None:
+def command(door: CommandContext, names: tuple[str, ...], run: str, args: str, as_json: bool) -> None:
     """List the built-in tools, or show one: what it does to the world, and its arguments.
 
     `explain NAME` says whether a run that is going on may call a tool, and which rule says so.
@@ -34,17 +34,17 @@ def command(door: Door, names: tuple[str, ...], run: str, args: str, as_json: bo
     _list(names[0] if names else "", as_json)
 
 
-def _explained(door: Door, tool: str, run: str, args: str) -> str:
+def _explained(door: CommandContext, tool: str, run: str, args: str) -> str:
     from retinue.cli.foreground_run import line_to
     from retinue.host import requests as wire
-    from retinue.host.listing import Shelf
+    from retinue.host.listing import RunListing
     from retinue.host.run_setup import tool_names
 
     try:
         msgspec.json.decode(args, type=dict)
     except (msgspec.MsgspecError, RecursionError) as error:
         raise click.UsageError(f"--args must be an object in JSON: {error}.") from None
-    with Shelf(door.places) as shelf:
+    with RunListing(door.places) as shelf:
         line = shelf.resolve(run)
     if line.state in words.ENDS:
         raise Refused(

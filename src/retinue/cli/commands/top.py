@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from retinue.cli.context import Door, common, pass_door
+from retinue.cli.context import CommandContext, common, pass_door
 from retinue.cli.run_argument import run_argument
 from retinue.errors import ConfigError
 
@@ -17,27 +17,27 @@ MISSING = "retinue top needs the extra `tui`: install retinue[tui]. Without it: 
 @run_argument(default="")
 @common
 @pass_door
-def command(door: Door, run: str) -> None:
+def command(door: CommandContext, run: str) -> None:
     """Watch everything that goes on in this project; with RUN, that run and what is said in it."""
     try:
-        from retinue.cli.tui.top_app import Top
+        from retinue.cli.tui.top_app import TopApp
     except ImportError as error:
         if (error.name or "").partition(".")[0] == "textual":
             raise ConfigError(MISSING) from None
         raise
-    from retinue.cli.tui.project_runs import Board
+    from retinue.cli.tui.project_runs import ProjectRuns
     from retinue.host.keys import carried
-    from retinue.host.listing import Shelf
+    from retinue.host.listing import RunListing
 
     opened = top = ""
     if run:
-        with Shelf(door.places) as shelf:
+        with RunListing(door.places) as shelf:
             found = shelf.resolve(run)
         opened, top = found.id, found.root
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise ConfigError("retinue top needs a terminal. In a pipe: `retinue ps --tree`, `retinue ps --json`.")
-    board = Board(door.places, carried(door.environ), top)
+    board = ProjectRuns(door.places, carried(door.environ), top)
     try:
-        Top(board, opened).run()
+        TopApp(board, opened).run()
     finally:
         board.close()

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from retinue.cli import exit_codes as exits
-from retinue.cli.context import Door, common, note, out, pass_door
+from retinue.cli.context import CommandContext, common, note, out, pass_door
 from retinue.cli.terminal.typed_answer import line_after
 from retinue.errors import ConfigError
 from retinue.formats.safe_text import json_text, one_line, reveal
 from retinue.host.project_trust import project_text
 
 if TYPE_CHECKING:
-    from retinue.config.trust_record import Standing
+    from retinue.config.trust_record import ProjectTrust
 
 SERVERS = (".mcp.json", "mcp.json", "settings.json", "settings.local.json", "config.toml")
 ADVICE = ("AGENTS.md", "CLAUDE.md", "GEMINI.md")
@@ -34,7 +34,7 @@ ADVICE = ("AGENTS.md", "CLAUDE.md", "GEMINI.md")
 @click.option("--check", is_flag=True, help="Only say whether it is trusted: exits with 1 when it is not.")
 @common
 @pass_door
-def command(door: Door, path: str, yes: bool, list_all: bool, revoke: bool, check: bool) -> int:
+def command(door: CommandContext, path: str, yes: bool, list_all: bool, revoke: bool, check: bool) -> int:
     """Let a project's own files take effect, after showing what they would do.
 
     Trust holds for the directory with exactly these files. When one of them changes, it has to be given again.
@@ -78,7 +78,7 @@ def command(door: Door, path: str, yes: bool, list_all: bool, revoke: bool, chec
     return exits.OK
 
 
-def _check(seen: Standing) -> int:
+def _check(seen: ProjectTrust) -> int:
     if seen.state in ("trusted", "empty"):
         out("trusted" if seen.is_trusted else "nothing to trust")
         return exits.OK
@@ -106,12 +106,12 @@ def _agreed() -> bool:
     return False
 
 
-def _refused(seen: Standing) -> None:
+def _refused(seen: ProjectTrust) -> None:
     for name, why in sorted(seen.refused.items()):
         note(f"  {one_line(name)}: {why}; it stays without effect")
 
 
-def preview(door: Door, seen: Standing) -> Iterator[str]:
+def preview(door: CommandContext, seen: ProjectTrust) -> Iterator[str]:
     """What trusting would make active, in words in which nothing can hide."""
     yield f"project: {_name(seen.root)}"
     for word, names in (("changed", seen.changed), ("new", seen.added), ("gone", seen.removed)):
@@ -133,11 +133,11 @@ def preview(door: Door, seen: Standing) -> Iterator[str]:
             yield from (f"  {line}" for line in listed)
 
 
-def _text(seen: Standing, name: str) -> str | None:
+def _text(seen: ProjectTrust, name: str) -> str | None:
     return project_text(os.path.join(seen.root, name))
 
 
-def _settings(seen: Standing) -> Iterator[str]:
+def _settings(seen: ProjectTrust) -> Iterator[str]:
     from retinue.config.layers import read_layer
     from retinue.config.toml_edit import literal
     from retinue.formats.toml_positions import dotted
@@ -155,9 +155,9 @@ def _settings(seen: Standing) -> Iterator[str]:
             yield f"wrong, and so not used: {_name(str(problem))}"
 
 
-def _servers(seen: Standing) -> Iterator[str]:
+def _servers(seen: ProjectTrust) -> Iterator[str]:
     from retinue.tools.mcp_client.config_dialects import dialect_of, entries, parse
-    from retinue.tools.mcp_client.server_config import Source
+    from retinue.tools.mcp_client.server_config import ServerConfigSource
 
     for name in sorted(seen.files):
         is_ours = os.path.basename(os.path.dirname(name)) == ".retinue"  # told among the settings
@@ -172,7 +172,7 @@ def _servers(seen: Standing) -> Iterator[str]:
             continue
         if not isinstance(tree, dict):
             continue
-        found, _ = entries(tree, Source(file=str(path), dialect=dialect_of(tree, path)))
+        found, _ = entries(tree, ServerConfigSource(file=str(path), dialect=dialect_of(tree, path)))
         for server, fields in found.items():
             yield f"{_one(server, 100)}: {_command(fields)}  ({_name(name)})"
 
@@ -198,7 +198,7 @@ def _command(fields: Any) -> str:
     return _cut("; ".join([what, *more]), 2_000)
 
 
-def _agents(door: Door, seen: Standing) -> Iterator[str]:
+def _agents(door: CommandContext, seen: ProjectTrust) -> Iterator[str]:
     from retinue.agent_files.agent_spec import WIDENING
     from retinue.agent_files.discovery import find_agents
     from retinue.config.trust_record import home_of
@@ -221,7 +221,7 @@ def _agents(door: Door, seen: Standing) -> Iterator[str]:
                 yield line
 
 
-def _advice(seen: Standing) -> Iterator[str]:
+def _advice(seen: ProjectTrust) -> Iterator[str]:
     for name in sorted(seen.files):
         base = os.path.basename(name)
         if base in ADVICE or base == "SKILL.md":
@@ -231,7 +231,7 @@ def _advice(seen: Standing) -> Iterator[str]:
             yield f"{_name(name)}, {size} bytes"
 
 
-def _hooks(seen: Standing) -> Iterator[str]:
+def _hooks(seen: ProjectTrust) -> Iterator[str]:
     for name in sorted(seen.files):
         if os.path.basename(name) in ("settings.json", "settings.local.json"):
             text = _text(seen, name) or ""

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 import click
 
 from retinue.cli import exit_codes as exits
-from retinue.cli.context import Door, Duration, common, note, out, pass_door
+from retinue.cli.context import CommandContext, Duration, common, note, out, pass_door
 from retinue.cli.foreground_run import line_to
 from retinue.cli.run_argument import run_argument
 from retinue.host import requests as wire
-from retinue.host.listing import Shelf
+from retinue.host.listing import RunListing
 from retinue.view import format as words
 from retinue.view.format import json_line
 
@@ -23,10 +23,10 @@ from retinue.view.format import json_line
 @click.option("--json", "as_json", is_flag=True)
 @common
 @pass_door
-def command(door: Door, runs: tuple[str, ...], timeout: float | None, first: bool, as_json: bool) -> int:
+def command(door: CommandContext, runs: tuple[str, ...], timeout: float | None, first: bool, as_json: bool) -> int:
     """Wait for runs to end (the latest, when none is named). Exits with 0 when all of them completed, with 4
     when the time is over and one of them waits for a person."""
-    with Shelf(door.places) as shelf:
+    with RunListing(door.places) as shelf:
         lines = [shelf.resolve(run) for run in runs or ("latest",)]
     states = {line.id: line.state for line in lines}
     if any(state not in words.ENDS for state in states.values()):
@@ -46,9 +46,9 @@ def command(door: Door, runs: tuple[str, ...], timeout: float | None, first: boo
     return exits.OK if all(state == "completed" for state in ended) else exits.FAILED
 
 
-def _asks(door: Door, states: Mapping[str, str | None]) -> bool:
+def _asks(door: CommandContext, states: Mapping[str, str | None]) -> bool:
     """Whether one that is still open waits for a person."""
-    with Shelf(door.places) as shelf:
+    with RunListing(door.places) as shelf:
         asking = [line for line in shelf.open_runs() if line.state == "needs_input" or line.limit_of]
     for line in asking:
         if not states.get(line.id, "-") or not states.get(line.root, "-"):

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from typing import Literal, NamedTuple
 
-from retinue.cli.context import Door
+from retinue.cli.context import CommandContext
 from retinue.core.values import Value
 from retinue.formats.safe_text import one_line
 
@@ -27,10 +27,10 @@ class Finding(Value):
     fix: str = ""
 
 
-Check = Callable[[Door], Iterable[Finding]]
+Check = Callable[[CommandContext], Iterable[Finding]]
 
 
-def examine(door: Door, *, offline: bool) -> Iterator[Finding]:
+def examine(door: CommandContext, *, offline: bool) -> Iterator[Finding]:
     """All findings, in the order in which they are shown."""
     from retinue.cli.doctor import machine_checks as machine
     from retinue.cli.doctor import project_checks as project

@@ -12,7 +12,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 
-from retinue.cli.context import Door
+from retinue.cli.context import CommandContext
 from retinue.cli.doctor.finding import Finding
 
 EXTRAS = {
@@ -28,7 +28,7 @@ SQLITE = (3, 51, 3)
 LANDLOCK_CREATE_RULESET = 444
 
 
-def python(door: Door) -> Iterator[Finding]:
+def python(door: CommandContext) -> Iterator[Finding]:
     from retinue import __version__
 
     text = f"retinue {__version__} on Python {platform.python_version()}, {platform.system()} {platform.machine()}"
@@ -37,7 +37,7 @@ def python(door: Door) -> Iterator[Finding]:
     yield Finding(name="python", state="ok" if is_new else "broken", text=text, fix=fix)
 
 
-def libraries(door: Door) -> Iterator[Finding]:
+def libraries(door: CommandContext) -> Iterator[Finding]:
     import apsw
 
     found, missing = [], []
@@ -60,7 +60,7 @@ def libraries(door: Door) -> Iterator[Finding]:
     )
 
 
-def extras(door: Door) -> Iterator[Finding]:
+def extras(door: CommandContext) -> Iterator[Finding]:
     there = {name: all(importlib.util.find_spec(m) for m in modules) for name, (modules, _) in EXTRAS.items()}
     missing = [name for name, is_there in there.items() if not is_there]
     have = ", ".join(name for name in there if there[name]) or "none"
@@ -74,7 +74,7 @@ def extras(door: Door) -> Iterator[Finding]:
     yield Finding(name="extras", state=state, text=f"{have}; not installed: {lost}", fix=fix)  # type: ignore[arg-type]
 
 
-def sandbox(door: Door) -> Iterator[Finding]:
+def sandbox(door: CommandContext) -> Iterator[Finding]:
     from retinue.host.health import look_at_sandbox
 
     landlock = _landlock()
@@ -123,7 +123,7 @@ def _version(program: str) -> str:
     return " ".join((done.stdout or done.stderr).splitlines()[:1]) or "of unknown version"
 
 
-def programs(door: Door) -> Iterator[Finding]:
+def programs(door: CommandContext) -> Iterator[Finding]:
     from retinue.host.health import find_program
 
     for name, program, without, fix in (
@@ -138,7 +138,7 @@ def programs(door: Door) -> Iterator[Finding]:
             yield Finding(name=name, state="degraded", text=f"{why}: {without}", fix=fix)
 
 
-def terminal(door: Door) -> Iterator[Finding]:
+def terminal(door: CommandContext) -> Iterator[Finding]:
     env = door.environ
     is_tty = sys.stderr.isatty()
     encoding = (getattr(sys.stdout, "encoding", "") or locale.getpreferredencoding(False)).lower()

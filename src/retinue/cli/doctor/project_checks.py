@@ -6,12 +6,12 @@ import os
 from collections import Counter
 from collections.abc import Iterator
 
-from retinue.cli.context import Door
+from retinue.cli.context import CommandContext
 from retinue.cli.doctor.finding import Finding
 from retinue.errors import ConfigError
 
 
-def configuration(door: Door) -> Iterator[Finding]:
+def configuration(door: CommandContext) -> Iterator[Finding]:
     from retinue.host.project_config import load, user_file
 
     settings = load(door.project, strict=False)
@@ -26,7 +26,7 @@ def configuration(door: Door) -> Iterator[Finding]:
         yield Finding(name="configuration", state="ok", text=text)
 
 
-def unknown_variables(door: Door) -> Iterator[tuple[str, str]]:
+def unknown_variables(door: CommandContext) -> Iterator[tuple[str, str]]:
     """Variables that look like ours and are not, with what was probably meant."""
     from retinue.config.problems import near
 
@@ -62,7 +62,7 @@ def known_variables() -> set[str]:
     return known
 
 
-def trust(door: Door) -> Iterator[Finding]:
+def trust(door: CommandContext) -> Iterator[Finding]:
     from retinue.host.project_trust import trust_file
 
     try:
@@ -84,7 +84,7 @@ def trust(door: Door) -> Iterator[Finding]:
         )
 
 
-def agents(door: Door) -> Iterator[Finding]:
+def agents(door: CommandContext) -> Iterator[Finding]:
     from retinue.agent_files.discovery import find_agents
     from retinue.agent_files.lint import lint
     from retinue.host.project_paths import config_home

@@ -8,14 +8,14 @@ import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from urllib.parse import urlsplit
 
-from retinue.cli.context import Door
+from retinue.cli.context import CommandContext
 from retinue.cli.doctor.finding import Came, Finding, in_parallel
 from retinue.errors import ConfigError, NoProvider
 
 SECONDS = 2.0
 
 
-def _environment(door: Door) -> tuple[str, str, dict[str, str], Mapping[str, tuple[str, ...]]]:
+def _environment(door: CommandContext) -> tuple[str, str, dict[str, str], Mapping[str, tuple[str, ...]]]:
     """The configured model, where that is said, the environment with what is configured, and what is allowed."""
     from retinue.config.model_config import model_environment, resolved
     from retinue.host.project_config import load
@@ -31,7 +31,7 @@ def _environment(door: Door) -> tuple[str, str, dict[str, str], Mapping[str, tup
     )
 
 
-def model(door: Door) -> Iterator[Finding]:
+def model(door: CommandContext) -> Iterator[Finding]:
     from fnmatch import fnmatchcase
 
     from retinue.host import model_choice as provider
@@ -62,7 +62,7 @@ def model(door: Door) -> Iterator[Finding]:
         yield Finding(name="model", state="ok", text=f"{choice.model} ({why})")
 
 
-def reachable(door: Door, *, offline: bool) -> Iterator[Finding]:
+def reachable(door: CommandContext, *, offline: bool) -> Iterator[Finding]:
     """Whether the providers that have a key, and the configured one, answer at all."""
     from retinue.models.providers import PROVIDERS
 
@@ -131,7 +131,7 @@ def _proxies(url: str, environ: Mapping[str, str]) -> dict[str, str]:
     return {parts.scheme: found} if found else {}
 
 
-def local(door: Door, *, offline: bool) -> Iterator[Finding]:
+def local(door: CommandContext, *, offline: bool) -> Iterator[Finding]:
     from retinue.host import model_choice as provider
 
     ports = ", ".join(f"{name} {port}" for name, port in provider.SERVERS.items())

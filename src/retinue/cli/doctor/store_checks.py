@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import apsw
 
-from retinue.cli.context import Door
+from retinue.cli.context import CommandContext
 from retinue.cli.doctor.finding import Finding, in_parallel
 from retinue.host.health import StoreHealth, look_at_store, store_holder
 from retinue.host.project_paths import config_home, data_home, state_home
@@ -22,7 +22,7 @@ HOST_SECONDS = 3.0
 LOW, SCARCE = 2 * GIB, 256 << 20
 
 
-def store(door: Door) -> Iterator[Finding]:
+def store(door: CommandContext) -> Iterator[Finding]:
     path = door.places.store
     if not os.path.exists(path):
         if os.path.exists(path + "-wal"):
@@ -78,7 +78,7 @@ def _size(n: int) -> str:
     raise AssertionError
 
 
-def host(door: Door) -> Iterator[Finding]:
+def host(door: CommandContext) -> Iterator[Finding]:
     from retinue.host.listing import is_attended
 
     places = door.places
@@ -104,7 +104,7 @@ def host(door: Door) -> Iterator[Finding]:
         yield Finding(name="host", state="ok", text="none is running; one left its address behind, which is harmless")
 
 
-def _greet(door: Door) -> str:
+def _greet(door: CommandContext) -> str:
     from retinue.host import requests as wire
     from retinue.host.client import connect
 
@@ -124,7 +124,7 @@ def _command(pid: int) -> str:
         return "its name is not known"
 
 
-def loose(door: Door) -> Iterator[tuple[str, int, int]]:
+def loose(door: CommandContext) -> Iterator[tuple[str, int, int]]:
     """Files and directories that others may use, with the rights that they have and those that they should have."""
     own = [data_home(door.environ), state_home(door.environ), os.path.join(data_home(door.environ), "projects")]
     places = door.places
@@ -153,7 +153,7 @@ def _loose(path: str, forbidden: int) -> Iterator[tuple[str, int, int]]:
         yield path, mode, mode & ~forbidden
 
 
-def rights(door: Door) -> Iterator[Finding]:
+def rights(door: CommandContext) -> Iterator[Finding]:
     found = list(loose(door))
     for path, mode, wanted in found:
         text = f"{path} has {mode:04o}, should have {wanted:04o}: others may use it"
@@ -162,7 +162,7 @@ def rights(door: Door) -> Iterator[Finding]:
         yield Finding(name="rights", state="ok", text="what is kept is for its owner alone")
 
 
-def tighten(door: Door) -> Iterator[str]:
+def tighten(door: CommandContext) -> Iterator[str]:
     """Take away what others may do with our files; one sentence for each."""
     for path, mode, wanted in list(loose(door)):
         try:
@@ -173,7 +173,7 @@ def tighten(door: Door) -> Iterator[str]:
             yield f"{path}: {mode:04o} -> {wanted:04o}"
 
 
-def disk(door: Door) -> Iterator[Finding]:
+def disk(door: CommandContext) -> Iterator[Finding]:
     folder = os.path.dirname(door.places.store)
     while folder and not os.path.isdir(folder):
         folder = os.path.dirname(folder)

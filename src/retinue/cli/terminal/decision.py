@@ -21,7 +21,7 @@ TOO_SMALL = "? too small a terminal for this question: make it larger. Nothing i
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class DecisionChoice:
     """`key` marks it, `does` says what Enter then does. `whole`: only who has seen everything can mean it."""
 
     key: str
@@ -31,22 +31,24 @@ class Choice:
 
 
 PERMISSION = (
-    Choice("y", "Allow this call once", "allows this once", whole=True),
-    Choice("A", "Allow this call, and equal ones in this run and below it", "allows it from now on", whole=True),
-    Choice("n", "Deny", "denies it"),
-    Choice("t", "Deny, and say why", "lets you say why"),
+    DecisionChoice("y", "Allow this call once", "allows this once", whole=True),
+    DecisionChoice(
+        "A", "Allow this call, and equal ones in this run and below it", "allows it from now on", whole=True
+    ),
+    DecisionChoice("n", "Deny", "denies it"),
+    DecisionChoice("t", "Deny, and say why", "lets you say why"),
 )
 
 
-def yes_or_no(yes: str, does: str, no: str = "Leave it as it is") -> tuple[Choice, ...]:
-    return Choice("y", yes, does), Choice("n", no, "leaves it as it is")
+def yes_or_no(yes: str, does: str, no: str = "Leave it as it is") -> tuple[DecisionChoice, ...]:
+    return DecisionChoice("y", yes, does), DecisionChoice("n", no, "leaves it as it is")
 
 
 class Decision:
     """One question on a screen. `choices` to mark, or none when the answer is a text. `go` gets the key of the choice,
     or the text; whoever leaves it decides nothing."""
 
-    def __init__(self, title: str, body: str, choices: Sequence[Choice], go: Callable[[str], None]) -> None:
+    def __init__(self, title: str, body: str, choices: Sequence[DecisionChoice], go: Callable[[str], None]) -> None:
         self.title, self.body, self.choices, self.go = title, body, tuple(choices), go
         self.editor = None if choices else Editor()
         self.marked: int | None = None

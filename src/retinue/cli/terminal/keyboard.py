@@ -57,7 +57,7 @@ STRING_END = re.compile("\x07|\x1b\\\\|\x9c")
 ESCAPE_SECONDS = 0.05
 
 
-class Decoder:
+class KeyDecoder:
     """Bytes from a terminal as keys: a name, a character, or `paste:` and a text."""
 
     def __init__(self) -> None:
@@ -133,7 +133,7 @@ class Keys:
         self._out = out if out is not None else (sys.stderr.fileno() if sys.stderr is not None else -1)
         self._saved: list[Any] | None = None
         self._before: dict[int, Any] = {}
-        self._decoder = Decoder()
+        self._decoder = KeyDecoder()
         self.is_stopped = False
         self.is_back = False
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from retinue.cli.terminal.decision import Choice
+from retinue.cli.terminal.decision import DecisionChoice
 from retinue.host import requests as wire
 from retinue.view import format as words
 from retinue.view import parked_runs as parked
@@ -24,12 +24,12 @@ def command(q: dict[str, Any]) -> str:
     return parked.raise_it(words.short_id(q["run"]), q["limit"], exact(q["limit"], q["suggested"][q["limit"]]))
 
 
-def choices(q: dict[str, Any]) -> tuple[Choice, ...]:
+def choices(q: dict[str, Any]) -> tuple[DecisionChoice, ...]:
     return (
-        Choice("y", f"Add {suggested(q)} to the limit", "adds it, and the work goes on", whole=True),
-        Choice("t", "Add another amount", "lets you say how much"),
-        Choice("n", "Let the work land: a last turn, with what there is", "lets it land"),
-        Choice("e", "End it now, and everything below it", "ends it"),
+        DecisionChoice("y", f"Add {suggested(q)} to the limit", "adds it, and the work goes on", whole=True),
+        DecisionChoice("t", "Add another amount", "lets you say how much"),
+        DecisionChoice("n", "Let the work land: a last turn, with what there is", "lets it land"),
+        DecisionChoice("e", "End it now, and everything below it", "ends it"),
     )
 
 

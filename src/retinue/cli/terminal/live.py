@@ -14,21 +14,21 @@ from typing import Any
 from rich.text import Text
 
 from retinue.cli import exit_codes as exits
-from retinue.cli.context import Door, now_ms
+from retinue.cli.context import CommandContext, now_ms
 from retinue.cli.terminal import limit_answer as raising
 from retinue.cli.terminal import plain
 from retinue.cli.terminal.decision import LATER, PERMISSION, Decision, typed, yes_or_no
 from retinue.cli.terminal.keyboard import Editor, Keys
 from retinue.cli.terminal.painter import Painter
 from retinue.cli.terminal.screen import Focus, Screen, fits, wrap
-from retinue.cli.terminal.terminal_style import Manners, manners, size
-from retinue.cli.terminal.watched_run import Left, Notice, Watching
+from retinue.cli.terminal.terminal_style import TerminalStyle, manners, size
+from retinue.cli.terminal.watched_run import Notice, WatchedRun, WatchLeft
 from retinue.formats.safe_text import one_line, several_lines
 from retinue.host import requests as wire
 from retinue.steps import TreeRecord
 from retinue.view import format as words
 from retinue.view.call_summary import describe
-from retinue.view.rows import OVER, View, is_asked
+from retinue.view.rows import OVER, TreeView, is_asked
 from retinue.view.transcript import Transcripts
 from retinue.view.updates import conclude, feed
 
@@ -37,22 +37,22 @@ FAILED = ("failed", "timed_out", "interrupted", "incomplete")
 AGAIN = "Your last attempt failed. Try again."
 
 
-def watch(watching: Watching, door: Door, *, can_answer: bool = False) -> TreeRecord:
+def watch(watching: WatchedRun, door: CommandContext, *, can_answer: bool = False) -> TreeRecord:
     """Show a run until it has ended: in place where the terminal can do that, otherwise line by line."""
     how = manners(door.environ, sys.stderr, door.color)
     if not how.moves or door.is_reader:
         return plain.watch(watching, door, can_answer=can_answer)
     watching.deltas = True
     with Keys() as keys:
-        return Live(watching, how, keys, can_answer=can_answer).run()
+        return LiveView(watching, how, keys, can_answer=can_answer).run()
 
 
-class Live:
+class LiveView:
     """One run on one terminal."""
 
-    def __init__(self, watching: Watching, how: Manners, keys: Keys, *, can_answer: bool) -> None:
+    def __init__(self, watching: WatchedRun, how: TerminalStyle, keys: Keys, *, can_answer: bool) -> None:
         self._watching, self._keys, self._can_answer = watching, keys, can_answer
-        self._view = View(describe)
+        self._view = TreeView(describe)
         self._said = Transcripts(describe)
         self._screen = Screen(self._view)
         self._painter = Painter(sys.stderr, color=how.color)
@@ -141,7 +141,7 @@ class Live:
 
     def _press(self, key: str) -> None:
         if key == "hangup":
-            raise Left(exits.FAILED)
+            raise WatchLeft(exits.FAILED)
         if key == "redraw":
             self._painter.clear(size(sys.stderr)[0])
         elif self._decision is not None:
@@ -194,7 +194,7 @@ class Live:
         if not self._watching.client.welcome.store:
             self._note("this run is kept nowhere and ends with this command: x cancels it")
             return
-        raise Left(exits.OK)
+        raise WatchLeft(exits.OK)
 
     def _label(self, id: str) -> str:
         return fits(self._view.row(id, 0).label, 40)

@@ -6,19 +6,19 @@ import sys
 from functools import partial
 from typing import Any
 
-from retinue.cli.context import Door, note, now_ms
+from retinue.cli.context import CommandContext, note, now_ms
 from retinue.cli.terminal import limit_answer as raising
 from retinue.cli.terminal.terminal_style import is_reader, manners
 from retinue.cli.terminal.typed_answer import is_pasted, put
-from retinue.cli.terminal.watched_run import Notice, Watching
+from retinue.cli.terminal.watched_run import Notice, WatchedRun
 from retinue.formats.safe_text import one_line
 from retinue.host import requests as wire
 from retinue.steps import TreeRecord
 from retinue.view import format as words
 from retinue.view.call_summary import describe
 from retinue.view.fan_out_costs import SETTLED_MS
-from retinue.view.rows import OVER, View
-from retinue.view.run_row import Row
+from retinue.view.rows import OVER, TreeView
+from retinue.view.run_row import RunRow
 from retinue.view.updates import conclude, feed
 
 RED, YELLOW, GREEN, DIM = 31, 33, 32, 2
@@ -26,17 +26,17 @@ COLORS = {"needs_input": YELLOW, "completed": GREEN, "queued": DIM, "cancelled":
 CALM = ("running", "waiting", "cancelling", "paused")
 
 
-def watch(watching: Watching, door: Door, *, can_answer: bool = False) -> TreeRecord:
+def watch(watching: WatchedRun, door: CommandContext, *, can_answer: bool = False) -> TreeRecord:
     """Show a run until it has ended."""
-    return Lines(watching, door, can_answer).run()
+    return PlainView(watching, door, can_answer).run()
 
 
-class Lines:
+class PlainView:
     """Tells of each run what it was not told to be before."""
 
-    def __init__(self, watching: Watching, door: Door, can_answer: bool) -> None:
+    def __init__(self, watching: WatchedRun, door: CommandContext, can_answer: bool) -> None:
         self._watching, self._door = watching, door
-        self._view = View(describe)
+        self._view = TreeView(describe)
         self._told: dict[str, tuple[str, bool]] = {}
         self._is_reader = is_reader(door.environ) or door.is_reader
         self._color = manners(door.environ, sys.stderr, door.color).color and not self._is_reader
@@ -61,7 +61,7 @@ class Lines:
                     self._hear()
             else:
                 feed(self._view, thing, now_ms())
-                if isinstance(thing, wire.Stood):
+                if isinstance(thing, wire.RunChanged):
                     self._tell(thing.row.spec.id)
                     if (about := self._view.nodes[thing.row.spec.id].asks_at) in self._view.nodes:
                         self._tell(about)
@@ -85,7 +85,7 @@ class Lines:
             self._is_asking = True
             self._watching.ask(wire.Questions(run=self._watching.run), lambda done: self._ask(done["questions"]))
 
-    def text(self, row: Row) -> str:
+    def text(self, row: RunRow) -> str:
         """One line about how a run stands."""
         about = one_line(row.now if row.state != "running" or row.turn else row.task, 160)
         word = "done" if row.state == "completed" else row.word

@@ -14,7 +14,7 @@ from retinue.cli.context import note
 MARK, MORE = "> ", "· "
 
 
-class Prompt(Protocol):
+class MessagePrompt(Protocol):
     """Gives one message after the other; None at the end. Raises `KeyboardInterrupt`."""
 
     def ask(self) -> str | None: ...
@@ -22,7 +22,7 @@ class Prompt(Protocol):
     def say(self, text: str) -> None: ...
 
 
-class Piped:
+class PipedPrompt:
     """Each line is a message."""
 
     def __init__(self, stream: Any = None) -> None:
@@ -36,7 +36,7 @@ class Piped:
         note(text)
 
 
-class Plain:
+class PlainPrompt:
     """A terminal without anything installed: a line, which goes on when it ends with a backslash."""
 
     def ask(self) -> str | None:
@@ -56,7 +56,7 @@ class Plain:
         note(text)
 
 
-class Rich:
+class HistoryPrompt:
     """With history, completion and several lines: Enter sends, Alt-Enter begins a new line. What is said meanwhile is
     put above the prompt."""
 

@@ -13,8 +13,8 @@ from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
 from retinue.view import format as words
-from retinue.view.rows import OVER, View
-from retinue.view.run_row import Row
+from retinue.view.rows import OVER, TreeView
+from retinue.view.run_row import RunRow
 from retinue.view.states import state_text
 
 MOST_LINES = 12
@@ -116,7 +116,7 @@ def columns(width: int) -> Columns:
 class Screen:
     """Makes frames of a view. It remembers which rows it shows, so that they stay where they are."""
 
-    def __init__(self, view: View) -> None:
+    def __init__(self, view: TreeView) -> None:
         self._view = view
         self._shown: set[str] = set()
 
@@ -176,7 +176,7 @@ class Screen:
         out.append("  " + right)
         return out
 
-    def _row(self, id: str, focus: Focus, now: int) -> Row:
+    def _row(self, id: str, focus: Focus, now: int) -> RunRow:
         row = self._view.row(id, now)
         if id in focus.cancelled and not row.is_over:
             from msgspec.structs import replace
@@ -228,7 +228,7 @@ class Screen:
         parts = [f"{n} {done(state)}" for state, n in sorted(counts.items(), key=lambda c: (-c[1], c[0]))]
         return f"+{len(rest)} more: {', '.join(parts)}"
 
-    def _line(self, row: Row, branch: str, focus: Focus, width: int) -> Text:
+    def _line(self, row: RunRow, branch: str, focus: Focus, width: int) -> Text:
         c = columns(width)
         chosen = row.id == focus.selected
         out = Text(no_wrap=True)
@@ -286,11 +286,11 @@ class Screen:
         return out
 
 
-def _tone(row: Row) -> str:
+def _tone(row: RunRow) -> str:
     return BAD if row.error else "yellow" if row.needs_you else "dim" if row.is_over or row.state == "queued" else ""
 
 
-def _extra(row: Row) -> tuple[str, str]:
+def _extra(row: RunRow) -> tuple[str, str]:
     if row.needs_you:
         return "press ↵", "bold yellow"
     if row.silent_ms >= SILENT_MS:
@@ -300,7 +300,7 @@ def _extra(row: Row) -> tuple[str, str]:
     return (f"turn {turns(row)}", "dim") if row.turn and row.state not in OVER else ("", "")
 
 
-def turns(row: Row) -> str:
+def turns(row: RunRow) -> str:
     return f"{row.turn}/{row.max_turns}" if row.max_turns else str(row.turn)
 
 
@@ -309,7 +309,7 @@ def done(state: str) -> str:
     return "done" if state == "completed" else state_text(state)
 
 
-def branches(rows: Sequence[Row], base: int) -> list[str]:
+def branches(rows: Sequence[RunRow], base: int) -> list[str]:
     """The lines of a tree before each row. They are drawn for the rows that are there, whatever is left out."""
     more: dict[int, bool] = {}
     out: list[str] = []

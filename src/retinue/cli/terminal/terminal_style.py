@@ -11,7 +11,7 @@ OFF = ("", "0", "false", "no", "off")
 
 
 @dataclass(frozen=True, slots=True)
-class Manners:
+class TerminalStyle:
     """`color`: whether colours are used. `moves`: whether lines may be drawn again in place."""
 
     color: bool
@@ -27,7 +27,7 @@ def is_reader(environ: Mapping[str, str]) -> bool:
     return is_on(environ, "RETINUE_AX_SCREEN_READER") or is_on(environ, "ACCESSIBLE")
 
 
-def manners(environ: Mapping[str, str], stream: TextIO, color: str = "auto") -> Manners:
+def manners(environ: Mapping[str, str], stream: TextIO, color: str = "auto") -> TerminalStyle:
     """What --color says goes first, then NO_COLOR, then those who force, then what the terminal can do."""
     try:
         is_tty = stream.isatty()
@@ -36,12 +36,12 @@ def manners(environ: Mapping[str, str], stream: TextIO, color: str = "auto") -> 
     is_dumb = environ.get("TERM", "") in ("dumb", "unknown", "")
     moves = is_tty and not is_dumb and not is_on(environ, "CI") and not is_reader(environ)
     if color in ("always", "never"):
-        return Manners(color == "always", moves)
+        return TerminalStyle(color == "always", moves)
     if environ.get("NO_COLOR"):
-        return Manners(False, moves)
+        return TerminalStyle(False, moves)
     if is_on(environ, "CLICOLOR_FORCE") or is_on(environ, "FORCE_COLOR"):
-        return Manners(True, moves)
-    return Manners(is_tty and not is_dumb and environ.get("CLICOLOR") != "0", moves)
+        return TerminalStyle(True, moves)
+    return TerminalStyle(is_tty and not is_dumb and environ.get("CLICOLOR") != "0", moves)
 
 
 def size(stream: TextIO) -> tuple[int, int]:

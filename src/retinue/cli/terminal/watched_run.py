@@ -18,7 +18,7 @@ import msgspec
 
 from retinue.cli import exit_codes as exits
 from retinue.host import requests as wire
-from retinue.host.client import Client, as_error
+from retinue.host.client import HostClient, as_error
 from retinue.steps import Row, TreeRecord
 from retinue.view import format as words
 from retinue.view import parked_runs as parked
@@ -35,7 +35,7 @@ class Notice:
     text: str
 
 
-class Left(Exception):
+class WatchLeft(Exception):
     """Nobody waits any longer: the person does not want to, or (`why`) it would be for nothing. `code` is the exit
     code."""
 
@@ -87,11 +87,11 @@ Thing = wire.Item | TreeRecord | Notice
 
 
 @dataclass
-class Watching:
+class WatchedRun:
     """One run that is watched through a connection. `is_ours`: Ctrl-C cancels it, instead of only leaving it. `waits`:
     somebody will answer what is asked about a limit; else it is left when nothing but that could go on."""
 
-    client: Client
+    client: HostClient
     run: str
     signals: Signals
     is_ours: bool = True
@@ -155,9 +155,9 @@ class Watching:
             self.listen(item)
         if isinstance(item, wire.Stepped):
             self.after = item.seq
-        if isinstance(item, wire.Begun):
+        if isinstance(item, wire.RunStarted):
             self._begun.add(item.spec.id)
-        if isinstance(item, wire.Stood):
+        if isinstance(item, wire.RunChanged):
             self._rows[item.row.spec.id] = item.row
             self._is_news = True
 
@@ -168,13 +168,13 @@ class Watching:
         self._is_news, rows = False, self._rows.values()
         if (row := parked.refused(rows)) is not None:
             kind, told = refused_account(row), waits_for(row)
-            raise Left(exits.NO_PROVIDER, parked.advice(kind, told, row.spec.model, words.short_id(self.run)))
+            raise WatchLeft(exits.NO_PROVIDER, parked.advice(kind, told, row.spec.model, words.short_id(self.run)))
         if self.waits or self._begun - self._rows.keys():
             return
         if (row := parked.at_limit(rows)) is not None:
             about = words.short_id(limit_of(row))
             told = parked.advice(waits_kind(row), waits_for(row), row.spec.model, about, more_of(row))
-            raise Left(exits.NEEDS_INPUT, f"it asks: {told}")
+            raise WatchLeft(exits.NEEDS_INPUT, f"it asks: {told}")
 
     def _look(self) -> None:
         if not self._looking:
@@ -184,11 +184,11 @@ class Watching:
         notice: Notice | None = None
         for number in self.signals.take():
             if number == signal.SIGHUP:
-                raise Left(exits.FAILED)
+                raise WatchLeft(exits.FAILED)
             self.presses.append(number)
             code = exits.INTERRUPTED if number == signal.SIGINT else exits.TERMINATED
             if not self.is_ours or len(self.presses) > 1:
-                raise Left(code)
+                raise WatchLeft(code)
             self.cancel("Ctrl-C" if number == signal.SIGINT else "SIGTERM")
             notice = Notice("cancelling; what there is by now is kept. Ctrl-C again leaves at once")
         return notice

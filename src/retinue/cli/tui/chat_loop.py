@@ -13,18 +13,18 @@ from collections.abc import Callable, Iterator, Sequence
 from msgspec.structs import replace
 
 from retinue.cli import exit_codes as exits
-from retinue.cli.context import Door, note, out
-from retinue.cli.foreground_run import Wish, start
-from retinue.cli.terminal.prompt import Prompt
-from retinue.cli.terminal.watched_run import Left, Signals, Watching
+from retinue.cli.context import CommandContext, note, out
+from retinue.cli.foreground_run import RunDisplay, start
+from retinue.cli.terminal.prompt import MessagePrompt
+from retinue.cli.terminal.watched_run import Signals, WatchedRun, WatchLeft
 from retinue.errors import HostGone, RetinueError
 from retinue.formats.safe_text import one_line
 from retinue.host import requests as wire
-from retinue.host.client import Client, reach
+from retinue.host.client import HostClient, reach
 from retinue.host.keys import carried
-from retinue.host.listing import Shelf
-from retinue.host.planner import Planned
-from retinue.host.record import Book
+from retinue.host.listing import RunListing
+from retinue.host.planner import PlannedRun
+from retinue.host.record import RecordReader
 from retinue.steps import TreeRecord
 from retinue.tools.families.base import Family
 from retinue.view import format as words
@@ -46,14 +46,14 @@ COMMANDS = {
 WITH_RUN = ("/show", "/send", "/steer", "/cancel")
 
 
-class Chat:
+class ChatLoop:
     """One conversation. `run` is its last run, "" before the first message; `plan` makes what it begins with."""
 
     def __init__(
         self,
-        door: Door,
-        plan: Callable[[], Planned],
-        terms: wire.Terms,
+        door: CommandContext,
+        plan: Callable[[], PlannedRun],
+        terms: wire.RunTerms,
         run: str = "",
         *,
         can_answer: bool = False,
@@ -62,11 +62,11 @@ class Chat:
         self._families, self._on = tuple(families), dict[str, bool]()
         self._door, self._plan, self._terms, self.run = door, plan, terms, run
         self._can_answer = can_answer
-        self._client: Client | None = None
+        self._client: HostClient | None = None
         self._is_open = False
         self._after = 0
         self._background: set[str] = set()
-        self.spent = facts.Spent(0, 0.0)
+        self.spent = facts.TreeSpending(0, 0.0)
         self.code = exits.OK
 
     def close(self) -> None:
@@ -74,12 +74,12 @@ class Chat:
             self._client.close()
 
     @property
-    def client(self) -> Client:
+    def client(self) -> HostClient:
         if self._client is None:
             self._client = reach(self._door.prepare(), carried(self._door.environ))
         return self._client
 
-    def talk(self, prompt: Prompt) -> int:
+    def talk(self, prompt: MessagePrompt) -> int:
         """Until the person leaves; returns the exit code."""
         is_leaving = False
         while True:
@@ -98,7 +98,7 @@ class Chat:
                 return self.code
             try:
                 self._hear(said.strip(), prompt.say)
-            except Left as left:
+            except WatchLeft as left:
                 if left.why:
                     prompt.say(f"retinue: {one_line(left.why)}")
                 return left.code
@@ -131,15 +131,15 @@ class Chat:
         elif self.run:
             self.run = self.client.ask(wire.Resume(run=self.run, task=text, terms=self._terms_for(text)))["run"]
         else:
-            self.run = start(self._door, self.client, self._plan(), text, self._terms_for(text), Wish())
+            self.run = start(self._door, self.client, self._plan(), text, self._terms_for(text), RunDisplay())
         if not self._is_open:
             self._after = 0
         self._is_open = True
         with Signals() as signals:
-            watching = Watching(self.client, self.run, signals, after=self._after, waits=self._can_answer)
+            watching = WatchedRun(self.client, self.run, signals, after=self._after, waits=self._can_answer)
             try:
                 final = self._watch(watching)
-            except Left as left:
+            except WatchLeft as left:
                 if left.code != exits.OK:
                     raise
                 self._after = watching.after
@@ -148,7 +148,7 @@ class Chat:
         self._is_open = False
         self._tell(final, watching.code)
 
-    def _terms_for(self, text: str) -> wire.Terms:
+    def _terms_for(self, text: str) -> wire.RunTerms:
         """A family that is off in chats is turned on by a message that asks for it, and stays on."""
         for family in self._families:
             said = family.in_chat(text)
@@ -178,7 +178,7 @@ class Chat:
             self._is_open = False
         return self._is_open
 
-    def _watch(self, watching: Watching) -> TreeRecord:
+    def _watch(self, watching: WatchedRun) -> TreeRecord:
         from retinue.cli.terminal import live, plain
 
         if self._door.is_quiet:
@@ -210,14 +210,14 @@ class Chat:
     def ended(self) -> list[str]:
         """What has ended in the background since the last time: a line each."""
         try:
-            with Shelf(self._door.places) as shelf:
+            with RunListing(self._door.places) as shelf:
                 now = {run.id for run in shelf.open_runs()}
             gone = self._background - now
             # A run that was left belongs to the background until it is over.
             gone -= {self.run} if not self._is_open else set()
             self._background, self._is_open = now, self._is_open and self.run in now
             with contextlib.ExitStack() as stack:
-                book = stack.enter_context(Book(self._door.places)) if gone else None
+                book = stack.enter_context(RecordReader(self._door.places)) if gone else None
                 rows = [row for id in gone if book is not None and (row := book.row(id)) is not None]
         except (RetinueError, OSError):
             return []
@@ -268,11 +268,11 @@ class Chat:
             if not self.run:
                 raise RetinueError("there is no run yet: say something first")
             return self.run
-        with Shelf(self._door.places) as shelf:
+        with RunListing(self._door.places) as shelf:
             below = [n for n in shelf.below(self._root(shelf)) if address == n.label] if self.run else []
             return below[-1].id if below else shelf.resolve(address).id
 
-    def _root(self, shelf: Shelf) -> str:
+    def _root(self, shelf: RunListing) -> str:
         found = shelf.line(self.run)
         return found.root if found is not None else self.run
 
@@ -280,7 +280,7 @@ class Chat:
         if not self.run:
             say("nobody yet")
             return
-        with Shelf(self._door.places) as shelf:
+        with RunListing(self._door.places) as shelf:
             top = shelf.line(self.run)
             lines = ([top] if top is not None else []) + shelf.below(self._root(shelf))
         for run in lines:
@@ -306,7 +306,7 @@ class Chat:
         if " " not in text:
             yield from ((name, about) for name, about in COMMANDS.items() if name.startswith(head))
         elif head in WITH_RUN and " " not in rest:
-            with contextlib.suppress(RetinueError, OSError), Shelf(self._door.places) as shelf:
+            with contextlib.suppress(RetinueError, OSError), RunListing(self._door.places) as shelf:
                 lines = [*(shelf.below(self._root(shelf)) if self.run else ()), *shelf.roots(limit=50)]
                 for run in lines:
                     if run.short.startswith(rest):
@@ -320,6 +320,6 @@ class Chat:
         return f" {run}{', '.join(self.spent.words)}" + (f" · {n} in the background" if n else "")
 
 
-def history_of(door: Door) -> str:
+def history_of(door: CommandContext) -> str:
     """The file that keeps what was said at the prompt."""
     return os.path.join(door.prepare().plans, "chat.history")

@@ -18,13 +18,13 @@ import msgspec
 from retinue.cli.context import now_ms
 from retinue.errors import HostGone, RetinueError
 from retinue.host import requests as wire
-from retinue.host.client import Client, connect, reach
-from retinue.host.listing import Line, Shelf
-from retinue.host.project_paths import Places
-from retinue.host.record import Book
+from retinue.host.client import HostClient, connect, reach
+from retinue.host.listing import ListedRun, RunListing
+from retinue.host.project_paths import ProjectPaths
+from retinue.host.record import RecordReader
 from retinue.view.call_summary import describe
-from retinue.view.rows import View
-from retinue.view.run_row import Row
+from retinue.view.rows import TreeView
+from retinue.view.run_row import RunRow
 from retinue.view.transcript import Transcripts, tell
 from retinue.view.updates import conclude, feed
 
@@ -33,19 +33,19 @@ MINUTE = 60
 BARS = "▁▂▃▄▅▆▇█"
 
 
-class Board:
+class ProjectRuns:
     """The runs of one project as rows. `only` shows one tree."""
 
-    def __init__(self, places: Places, env: Mapping[str, str], only: str = "") -> None:
+    def __init__(self, places: ProjectPaths, env: Mapping[str, str], only: str = "") -> None:
         self._places, self._env, self._only = places, dict(env), only
-        self.view = View(describe)
+        self.view = TreeView(describe)
         self.said = Transcripts(describe)
-        self.client: Client | None = None
+        self.client: HostClient | None = None
         self.notices: list[str] = []
         self.spent_today = self.estimated_today = 0.0
         self.has_unpriced = False
         self.n_runs = 0
-        self._heard: queue.SimpleQueue[tuple[Client, wire.Told | None]] = queue.SimpleQueue()
+        self._heard: queue.SimpleQueue[tuple[HostClient, wire.Told | None]] = queue.SimpleQueue()
         self._watched: dict[int, str] = {}
         self._asked: dict[int, Callable[[Any], None] | None] = {}
         self._paused: set[str] = set()
@@ -61,7 +61,7 @@ class Board:
         """Take in what has happened since the last time."""
         self._connect()
         self.listen()
-        with Shelf(self._places) as shelf:
+        with RunListing(self._places) as shelf:
             lines = shelf.roots(recent_since=now_ms() - RECENT_MS, limit=200)
             self._cost(shelf.roots(limit=1_000))
         self.n_runs = sum(line.ended_at is None for line in lines)
@@ -72,10 +72,10 @@ class Board:
         self.listen()
         self._measure()
 
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[RunRow]:
         return [self._row(id) for id in self.view.order()]
 
-    def _row(self, id: str) -> Row:
+    def _row(self, id: str) -> RunRow:
         row = self.view.row(id, now_ms())
         if row.root in self._paused and not row.is_over:
             return msgspec.structs.replace(
@@ -89,12 +89,12 @@ class Board:
             if found is not None:
                 self._attend(found)
 
-    def _attend(self, client: Client) -> None:
+    def _attend(self, client: HostClient) -> None:
         self.client = client
         self._watched.clear()
         threading.Thread(target=self._hear, args=(client,), name="retinue top", daemon=True).start()
 
-    def _hear(self, client: Client) -> None:
+    def _hear(self, client: HostClient) -> None:
         try:
             while True:
                 self._heard.put((client, client.told()))
@@ -122,17 +122,17 @@ class Board:
                 if then is not None and told.error is None:
                     then(told.done)
 
-    def _follow(self, line: Line) -> None:
+    def _follow(self, line: ListedRun) -> None:
         is_open = line.ended_at is None
         if is_open and self.client is not None and line.id not in self._paused:
             if line.id not in self._watched.values():
                 self._watched[self.client.begin(wire.Watch(run=line.id, deltas=True))] = line.id
         elif line.id not in self._loaded:
             self._loaded.add(line.id)
-            with Book(self._places) as book:
+            with RecordReader(self._places) as book:
                 conclude(self.view, book.tree(line.id))
 
-    def _cost(self, lines: list[Line]) -> None:
+    def _cost(self, lines: list[ListedRun]) -> None:
         midnight = time.mktime((*time.localtime()[:3], 0, 0, 0, 0, 0, -1)) * 1000
         today = [line for line in lines if line.created_at >= midnight]
         self.spent_today = sum(line.usd or 0.0 for line in today)
@@ -169,7 +169,7 @@ class Board:
         said = self.said.of(id)
         if said or id not in self.view.nodes:
             return said
-        with Book(self._places) as book:
+        with RecordReader(self._places) as book:
             row = book.row(id)
             messages = [] if row is None else book.conversation(row)[-50:]
         return [pair for message in messages for pair in tell(message, describe)]

@@ -17,16 +17,16 @@ from textual.widgets import DataTable, Footer, Input, Static
 from retinue.cli.terminal import limit_answer as raising
 from retinue.cli.terminal.decision import LATER, PERMISSION, Decision, yes_or_no
 from retinue.cli.terminal.screen import BAD, KINDS, SILENT_MS, done, style, turns
-from retinue.cli.tui.project_runs import Board
+from retinue.cli.tui.project_runs import ProjectRuns
 from retinue.formats.safe_text import one_line, several_lines
 from retinue.host import requests as wire
 from retinue.view import format as words
 from retinue.view import rows as view
 from retinue.view.rows import OVER
-from retinue.view.run_row import Row
+from retinue.view.run_row import RunRow
 
 COLUMNS = ("AGENT", "STATE", "NOW", "TURN", "CTX", "TOK/s", "TREE", "COST", "SILENT")
-SORTS: dict[str, Callable[[Row], Any]] = {
+SORTS: dict[str, Callable[[RunRow], Any]] = {
     "tree": lambda row: 0,
     "tokens": lambda row: -row.tree_tokens,
     "cost": lambda row: -(row.tree_usd or 0.0),
@@ -37,7 +37,7 @@ SECONDS = 1.0
 NAME, NOW = 28, 38
 
 
-def matches(row: Row, wanted: str) -> bool:
+def matches(row: RunRow, wanted: str) -> bool:
     """Whether a row has all the words: `state:failed`, `agent:models`, `model:sonnet`, or any other text."""
     for part in wanted.lower().split():
         key, _, value = part.partition(":")
@@ -55,13 +55,13 @@ def matches(row: Row, wanted: str) -> bool:
     return True
 
 
-def pick(rows: Iterable[Row], wanted: str, sort: str, is_tree: bool) -> list[Row]:
+def pick(rows: Iterable[RunRow], wanted: str, sort: str, is_tree: bool) -> list[RunRow]:
     """The rows that are shown, in their order."""
     picked = [row for row in rows if (is_tree or not row.parent) and matches(row, wanted)]
     return picked if sort == "tree" else sorted(picked, key=SORTS[sort])
 
 
-def cells(row: Row, board: Board, sort: str) -> list[Text]:
+def cells(row: RunRow, board: ProjectRuns, sort: str) -> list[Text]:
     """One line of the table."""
     lead = "  " * row.depth + "└ " if row.depth and sort == "tree" else ""
     name = (
@@ -84,7 +84,7 @@ def cells(row: Row, board: Board, sort: str) -> list[Text]:
     ]
 
 
-def headline(board: Board) -> Text:
+def headline(board: ProjectRuns) -> Text:
     """`runs 3  agents ● 6  ? 1  ○ 2  ✓ 41  ✗ 2     tokens/min ▂▃▅▇▆▅ 38k     $ today 1.42`."""
     counts = board.view.counts
     out = Text(f" runs {board.n_runs}  agents")
@@ -176,7 +176,7 @@ class Decide(ModalScreen[str]):
         self._decision.press(f"paste:{event.text}", event.time)
 
 
-class Opened(Screen[None]):
+class RunScreen(Screen[None]):
     """One agent: what it was told, what it says and does, live."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -186,7 +186,7 @@ class Opened(Screen[None]):
         Binding("x", "app.cancel", "Cancel"),
     ]
 
-    def __init__(self, board: Board, id: str) -> None:
+    def __init__(self, board: ProjectRuns, id: str) -> None:
         super().__init__()
         self._board, self.run_id, self._seen = board, id, ""
 
@@ -218,7 +218,7 @@ class Opened(Screen[None]):
                 scroll.scroll_end(animate=False)
 
 
-class Top(App[None]):
+class TopApp(App[None]):
     """The table, its keys, and a board behind it."""
 
     TITLE = "retinue top"
@@ -238,7 +238,7 @@ class Top(App[None]):
         Binding("q,ctrl+c", "quit", "Quit"),
     ]
 
-    def __init__(self, board: Board, opened: str = "", seconds: float = SECONDS) -> None:
+    def __init__(self, board: ProjectRuns, opened: str = "", seconds: float = SECONDS) -> None:
         super().__init__()
         self.board, self._seconds, self._first = board, seconds, opened
         self.wanted, self.sort, self.is_tree = "", "tree", True
@@ -268,7 +268,7 @@ class Top(App[None]):
         self.board.notices.clear()
         self._draw()
         if self._first in self.board.view.nodes and not isinstance(self.screen, ModalScreen):
-            self.push_screen(Opened(self.board, self._first))
+            self.push_screen(RunScreen(self.board, self._first))
             self._first = ""
 
     def _draw(self) -> None:
@@ -296,7 +296,7 @@ class Top(App[None]):
     @property
     def chosen(self) -> str:
         """The run that keys act on."""
-        if isinstance(self.screen, Opened):
+        if isinstance(self.screen, RunScreen):
             return self.screen.run_id
         table = self.screen_stack[0].query_one(DataTable)
         ids = list(self._shown)
@@ -304,7 +304,7 @@ class Top(App[None]):
 
     def on_data_table_row_selected(self, event: DataTable.RowSelected) -> None:
         if event.row_key.value in self.board.view.nodes and not isinstance(self.screen, ModalScreen):
-            self.push_screen(Opened(self.board, str(event.row_key.value)))
+            self.push_screen(RunScreen(self.board, str(event.row_key.value)))
 
     # keys
 
@@ -315,7 +315,7 @@ class Top(App[None]):
         return action != "filter" or not isinstance(self.focused, Input)
 
     def action_filter(self) -> None:
-        if isinstance(self.screen, Opened):
+        if isinstance(self.screen, RunScreen):
             self.pop_screen()
         if not isinstance(self.screen, ModalScreen):
             field = self.query_one("#filter", Input)

@@ -14,7 +14,7 @@ from typing import Any
 from retinue.formats.safe_text import one_line
 from retinue.models.explorer.child_report import Findings, Row
 from retinue.models.explorer.imports import read_import
-from retinue.models.explorer.known_answers import MIDDLE, Book
+from retinue.models.explorer.known_answers import MIDDLE, KnownAnswers
 from retinue.models.explorer.languages import (
     BY_KEY,
     Language,
@@ -40,7 +40,7 @@ COMMITS = 300
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class AreaFiles:
     """Which files a part is about; the fields are those of `tree.Area`. `files` are single ones, `skip` are none of
     its."""
 
@@ -52,7 +52,7 @@ class Place:
     skip: tuple[str, ...]
 
     @classmethod
-    def of(cls, order: dict[str, Any]) -> Place:
+    def of(cls, order: dict[str, Any]) -> AreaFiles:
         return cls(*(_texts(order.get(k)) for k in cls.__slots__))
 
     def has(self, path: str) -> bool:
@@ -100,9 +100,9 @@ def imports_pattern(languages: Sequence[Language], tops: Sequence[str]) -> str:
     return either(out)
 
 
-def area(book: Book, order: dict[str, Any]) -> Findings:
+def area(book: KnownAnswers, order: dict[str, Any]) -> Findings:
     """What one area is, what it defines, and what it imports."""
-    name, place = str(order.get("name", "")), Place.of(order)
+    name, place = str(order.get("name", "")), AreaFiles.of(order)
     languages, tops = languages_of(order), _texts(order.get("tops"))
     heads = [_head(book, path) for path in _texts(order.get("heads"))[:3]]
     types = either([x.types for x in languages])
@@ -134,7 +134,7 @@ def missed_rows(missed: Sequence[str]) -> list[Row]:
     return [["note", f"not searched to the end: {some(places, 3)}"]] if places else []
 
 
-def _head(book: Book, path: str) -> tuple[str, Lines] | None:
+def _head(book: KnownAnswers, path: str) -> tuple[str, Lines] | None:
     got = book.ask("read", path=path, limit=HEAD_LINES)
     return None if got is None or got.error else (path, numbered(got.text))
 
@@ -275,9 +275,9 @@ def import_rows(hits: Sequence[Hit]) -> tuple[list[Row], bool]:
     return rows, len(ordered) > MOST_IMPORTS
 
 
-def tests(book: Book, order: dict[str, Any]) -> Findings:
+def tests(book: KnownAnswers, order: dict[str, Any]) -> Findings:
     """How many test cases there are, and what the tests import."""
-    place, languages = Place.of(order), languages_of(order)
+    place, languages = AreaFiles.of(order), languages_of(order)
     cases = either([x.tests for x in languages])
     sweep = Sweep(book, either([cases, imports_pattern(languages, _texts(order.get("tops")))]))
     sweep.over([*place.folders, *place.files], without=place.without)
@@ -317,7 +317,7 @@ def _covered(hits: Sequence[Hit]) -> list[Row]:
 _COMMIT = re.compile(r"^@(\w{4,40})(?: (\S+))?$")
 
 
-def history(book: Book, order: dict[str, Any]) -> Findings:
+def history(book: KnownAnswers, order: dict[str, Any]) -> Findings:
     """In how many of the last commits each source file was changed."""
     args = ["log", "-n", str(COMMITS), "--no-merges", "--name-only", "--format=@%h %ad", "--date=short"]
     got = book.first(("git", {"args": [*args, "--relative"]}), ("git", {"args": args}))

@@ -8,9 +8,9 @@ from typing import Any
 from retinue.formats.safe_text import one_line
 from retinue.models.explorer.areas import HEAD_LINES, doc_of, either, type_rows
 from retinue.models.explorer.child_report import Findings, Row
-from retinue.models.explorer.delegation import Part, hand_out
+from retinue.models.explorer.delegation import AreaTask, hand_out
 from retinue.models.explorer.intent import paths_in
-from retinue.models.explorer.known_answers import Book
+from retinue.models.explorer.known_answers import KnownAnswers
 from retinue.models.explorer.languages import is_test, language_of
 from retinue.models.explorer.manifests import numbered
 from retinue.models.explorer.matches import Sweep
@@ -37,7 +37,7 @@ CHECKLIST = (
 MOST_PATHS = 600
 
 
-def compare_job(book: Book, text: str, note: str = "") -> Report | None:
+def compare_job(book: KnownAnswers, text: str, note: str = "") -> Report | None:
     paths = paths_in(text)[:2]
     report = Report()
     if len(paths) < 2:
@@ -45,7 +45,7 @@ def compare_job(book: Book, text: str, note: str = "") -> Report | None:
         report.section(footer(book, []))
         return report
     parts = [
-        Part(p, f"Explore {p} with the checklist.", {"part": "side", "name": p, "root": "" if p == "." else p})
+        AreaTask(p, f"Explore {p} with the checklist.", {"part": "side", "name": p, "root": "" if p == "." else p})
         for p in paths
     ]
     answers = hand_out(book, parts, fork=True)
@@ -63,7 +63,7 @@ def compare_job(book: Book, text: str, note: str = "") -> Report | None:
     return report
 
 
-def side(book: Book, order: dict[str, Any]) -> Findings:
+def side(book: KnownAnswers, order: dict[str, Any]) -> Findings:
     """One side of a comparison, item by item."""
     name, root = str(order.get("name", "")), str(order.get("root", ""))
     ground = survey(book, root)

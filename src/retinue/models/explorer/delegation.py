@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from retinue.models.explorer.child_report import Findings, decode, dumps
-from retinue.models.explorer.known_answers import Book, Got, is_cut
+from retinue.models.explorer.known_answers import CallAnswer, KnownAnswers, is_cut
 
 MARK = "explorer: "
 LOOKING = ("list", "search", "find", "read", "git")
@@ -25,7 +25,7 @@ FULL = re.compile(r"limit reached|too many active|concurrency", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class AreaTask:
     """`order` is what a sub-agent must know, as JSON; `say` tells people what it does."""
 
     name: str
@@ -53,7 +53,7 @@ Answers = dict[str, Findings]
 """By the name of the part. One that is missing here was not taken by anybody."""
 
 
-def hand_out(book: Book, parts: Sequence[Part], *, fork: bool = False) -> Answers:
+def hand_out(book: KnownAnswers, parts: Sequence[AreaTask], *, fork: bool = False) -> Answers:
     """What sub-agents have found. While `book.pending` (or `book.resting`) is set, they have not all been heard."""
     if not parts:
         return {}
@@ -65,7 +65,7 @@ def hand_out(book: Book, parts: Sequence[Part], *, fork: bool = False) -> Answer
     return {}
 
 
-def _json(got: Got | None) -> Any:
+def _json(got: CallAnswer | None) -> Any:
     if got is None:
         return None
     try:
@@ -74,7 +74,7 @@ def _json(got: Got | None) -> Any:
         return None
 
 
-def _sheet(book: Book, got: Got | None) -> Any:
+def _sheet(book: KnownAnswers, got: CallAnswer | None) -> Any:
     """An answer in JSON. Where there was no room for all rows, it says where the whole is."""
     data = _json(got)
     left_out = data.get("cut") if isinstance(data, dict) else None
@@ -84,9 +84,9 @@ def _sheet(book: Book, got: Got | None) -> Any:
     return _json(book.pages(where[1], ANY_SIZE)) or data
 
 
-def _whole(book: Book, text: str) -> str:
+def _whole(book: KnownAnswers, text: str) -> str:
     """One result of several: when it is cut, the whole of it is kept by itself."""
-    found = book.whole(Got(text, cut=is_cut(text)))
+    found = book.whole(CallAnswer(text, cut=is_cut(text)))
     return text if found is None else found.text
 
 
@@ -94,14 +94,14 @@ def _failed(name: str, why: str) -> Findings:
     return Findings(name, whole=False, why=" ".join(why.split())[:200] or "it ended without a result", by_child=True)
 
 
-def _lent(book: Book) -> list[str]:
+def _lent(book: KnownAnswers) -> list[str]:
     return [t for t in LOOKING if t in book.declared]
 
 
 # the dialects
 
 
-def _fanout(book: Book, parts: Sequence[Part], fork: bool) -> Answers:
+def _fanout(book: KnownAnswers, parts: Sequence[AreaTask], fork: bool) -> Answers:
     out: Answers = {}
     for chunk in _chunks(book, "spawn_agents", parts):
         got = book.ask("spawn_agents", tasks=[{"task": p.task} for p in chunk])
@@ -125,7 +125,7 @@ def _fanout(book: Book, parts: Sequence[Part], fork: bool) -> Answers:
     return out
 
 
-def _delegate(book: Book, parts: Sequence[Part], fork: bool) -> Answers:
+def _delegate(book: KnownAnswers, parts: Sequence[AreaTask], fork: bool) -> Answers:
     out: Answers = {}
     for chunk in _chunks(book, "delegate_tasks", parts):
         tasks = [{"task_id": p.name[:190], "prompt": p.task, "tools": _lent(book)} for p in chunk]
@@ -145,7 +145,7 @@ def _delegate(book: Book, parts: Sequence[Part], fork: bool) -> Answers:
     return out
 
 
-def _batch(book: Book, parts: Sequence[Part], fork: bool) -> Answers:
+def _batch(book: KnownAnswers, parts: Sequence[AreaTask], fork: bool) -> Answers:
     out: Answers = {}
     tasks = [{"label": p.name, "task_prompt": p.task} for p in parts]
     got = book.ask("parallel_subagent", tasks=tasks)
@@ -159,7 +159,7 @@ def _batch(book: Book, parts: Sequence[Part], fork: bool) -> Answers:
     return out
 
 
-def _single(book: Book, parts: Sequence[Part], fork: bool) -> Answers:
+def _single(book: KnownAnswers, parts: Sequence[AreaTask], fork: bool) -> Answers:
     out: Answers = {}
     for part in parts:
         got = book.ask("subagent", label=part.name, task_prompt=part.task)
@@ -168,7 +168,7 @@ def _single(book: Book, parts: Sequence[Part], fork: bool) -> Answers:
     return out
 
 
-def _summary(book: Book, name: str, item: Any) -> Findings:
+def _summary(book: KnownAnswers, name: str, item: Any) -> Findings:
     """A result object of the family `subagent`: its output may be cut, and then the whole is kept elsewhere."""
     output = _text(item, "output")
     text = _whole(book, output)
@@ -177,7 +177,7 @@ def _summary(book: Book, name: str, item: Any) -> Findings:
     return _partial(name, f"{_text(item, 'error')}\n{text}")
 
 
-def _agents(book: Book, parts: Sequence[Part], fork: bool) -> Answers:
+def _agents(book: KnownAnswers, parts: Sequence[AreaTask], fork: bool) -> Answers:
     """Start as many as may run at once, wait, and start the others."""
     out: Answers = {}
     tries = dict.fromkeys((p.name for p in parts), 0)
@@ -202,7 +202,7 @@ def _agents(book: Book, parts: Sequence[Part], fork: bool) -> Answers:
     return out
 
 
-def _spawn_agent(book: Book, part: Part, tries: dict[str, int], fork: bool) -> Got | None:
+def _spawn_agent(book: KnownAnswers, part: AreaTask, tries: dict[str, int], fork: bool) -> CallAnswer | None:
     """The next try for a part: a fork where one is wanted, with tokens enough, or else with what it is given."""
     ladder: list[tuple[str, dict[str, Any]]] = []
     if fork and book.can("agent_fork"):
@@ -224,7 +224,7 @@ def _spawn_agent(book: Book, part: Part, tries: dict[str, int], fork: bool) -> G
     return got
 
 
-def _heard(book: Book, ids: dict[str, str], out: Answers) -> bool:
+def _heard(book: KnownAnswers, ids: dict[str, str], out: Answers) -> bool:
     """Wait for sub-agents by their ids; whether all have ended (or will not be waited for any longer)."""
     states: dict[str, dict[str, Any]] = {}
     if book.can("agent_wait") or not book.can("agent_status"):
@@ -251,12 +251,12 @@ def _heard(book: Book, ids: dict[str, str], out: Answers) -> bool:
     return not book.pending
 
 
-def id_nth(book: Book, id: str) -> int:
+def id_nth(book: KnownAnswers, id: str) -> int:
     """A status is asked for once."""
     return max(0, len(book.answers("agent_status", {"agent_id": id})) - 1)
 
 
-def _ended(book: Book, name: str, item: dict[str, Any]) -> Findings:
+def _ended(book: KnownAnswers, name: str, item: dict[str, Any]) -> Findings:
     if item.get("state") == "completed":
         return decode(name, _whole(book, _text(item, "output")))
     if item.get("is_final") is not True:
@@ -264,7 +264,7 @@ def _ended(book: Book, name: str, item: dict[str, Any]) -> Findings:
     return _partial(name, _text(item, "error") or _text(item, "state"))
 
 
-def _sessions(book: Book, parts: Sequence[Part], fork: bool) -> Answers:
+def _sessions(book: KnownAnswers, parts: Sequence[AreaTask], fork: bool) -> Answers:
     """Each call waits for its reply, or is accepted and announced later; then yielding brings the news."""
     out: Answers = {}
     tries = dict.fromkeys((p.name for p in parts), 0)
@@ -303,7 +303,7 @@ def _sessions(book: Book, parts: Sequence[Part], fork: bool) -> Answers:
     return out
 
 
-def _announced(book: Book, name: str, news: str) -> Findings:
+def _announced(book: KnownAnswers, name: str, news: str) -> Findings:
     state = re.search(r"^status: (\w+)$", news, re.MULTILINE)
     if state is None:
         return _failed(name, "it did not report in time")
@@ -326,7 +326,7 @@ def _text(item: Any, key: str) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _chunks(book: Book, tool: str, parts: Sequence[Part]) -> list[Sequence[Part]]:
+def _chunks(book: KnownAnswers, tool: str, parts: Sequence[AreaTask]) -> list[Sequence[AreaTask]]:
     """As many in one call as the tool's schema allows."""
     schema = book.declared.get(tool)
     tasks = schema.parameters.get("properties", {}).get("tasks", {}) if schema else {}
@@ -335,7 +335,7 @@ def _chunks(book: Book, tool: str, parts: Sequence[Part]) -> list[Sequence[Part]
     return [parts[i : i + size] for i in range(0, len(parts), size)]
 
 
-Dialect = Callable[[Book, Sequence[Part], bool], Answers]
+Dialect = Callable[[KnownAnswers, Sequence[AreaTask], bool], Answers]
 _DIALECTS: tuple[tuple[str, Dialect], ...] = (
     ("spawn_agents", _fanout),
     ("delegate_tasks", _delegate),

@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from retinue.formats.safe_text import one_line
-from retinue.models.explorer.areas import Place, missed_rows
+from retinue.models.explorer.areas import AreaFiles, missed_rows
 from retinue.models.explorer.child_report import Findings, Row
-from retinue.models.explorer.delegation import Part, hand_out
-from retinue.models.explorer.file_tree import Area, Tree
-from retinue.models.explorer.known_answers import Book
+from retinue.models.explorer.delegation import AreaTask, hand_out
+from retinue.models.explorer.file_tree import Area, FileTree
+from retinue.models.explorer.known_answers import KnownAnswers
 from retinue.models.explorer.languages import language_of, name_in
 from retinue.models.explorer.manifests import Lines, numbered
 from retinue.models.explorer.matches import Hit, Sweep, read_hits, search
@@ -46,7 +46,7 @@ COMMON = {
 }
 
 
-def find_job(book: Book, question: str, note: str = "") -> Report | None:
+def find_job(book: KnownAnswers, question: str, note: str = "") -> Report | None:
     words = topics(question)
     tree = listed(book)
     if book.pending:
@@ -80,7 +80,7 @@ def find_job(book: Book, question: str, note: str = "") -> Report | None:
     return report
 
 
-def _order(tree: Tree, area: Area, terms: dict[str, float]) -> Part:
+def _order(tree: FileTree, area: Area, terms: dict[str, float]) -> AreaTask:
     order = {
         "part": "find",
         "name": area.name,
@@ -88,16 +88,16 @@ def _order(tree: Tree, area: Area, terms: dict[str, float]) -> Part:
         "terms": terms,
     }
     words = some([t for t, w in terms.items() if w == 1.0], 5)
-    return Part(area.name or "(root)", f"Look for {words} in the area {area.title}.", order)
+    return AreaTask(area.name or "(root)", f"Look for {words} in the area {area.title}.", order)
 
 
 def _pattern(stems: Sequence[str]) -> str:
     return "|".join(re.escape(s) for s in sorted(stems))
 
 
-def look(book: Book, order: dict[str, Any]) -> Findings:
+def look(book: KnownAnswers, order: dict[str, Any]) -> Findings:
     """The lines of one area that have the words, and the best places whole."""
-    name, place = str(order.get("name", "")), Place.of(order)
+    name, place = str(order.get("name", "")), AreaFiles.of(order)
     given = order.get("terms")
     terms = {k: float(v) for k, v in given.items() if isinstance(v, int | float)} if isinstance(given, dict) else {}
     strong, weak = [t for t, w in terms.items() if w >= 1], [t for t, w in terms.items() if w < 1]
@@ -163,7 +163,7 @@ def _best(lines: Sequence[Hit], terms: dict[str, float]) -> Hit | None:
     return min(lines, key=key, default=None)
 
 
-def _window(book: Book, path: str, hit: Hit) -> Row | None:
+def _window(book: KnownAnswers, path: str, hit: Hit) -> Row | None:
     first = max(1, hit.line - BACK)
     got = book.ask("read", path=path, offset=first, limit=BACK + SNIPPET + 1)
     if got is None or got.error:
@@ -206,7 +206,7 @@ class Place_:
     hits: int = 0
 
 
-def rank(found: Sequence[Findings], terms: dict[str, float], tree: Tree) -> list[Place_]:
+def rank(found: Sequence[Findings], terms: dict[str, float], tree: FileTree) -> list[Place_]:
     """BM25 over the files that were found, with what all areas know together of how rare a word is."""
     df: Counter[str] = Counter()
     for one in found:
@@ -236,7 +236,7 @@ def rank(found: Sequence[Findings], terms: dict[str, float], tree: Tree) -> list
     return sorted(out, key=lambda p: (-p.score, p.path))
 
 
-def _callers(book: Book, places: Sequence[Place_]) -> dict[str, list[Hit] | None]:
+def _callers(book: KnownAnswers, places: Sequence[Place_]) -> dict[str, list[Hit] | None]:
     """Lines that call something of that name; None when they could not all be seen."""
     out: dict[str, list[Hit] | None] = {}
     for place in places:
@@ -251,7 +251,7 @@ def _callers(book: Book, places: Sequence[Place_]) -> dict[str, list[Hit] | None
     return out
 
 
-def _elsewhere(book: Book, words: Sequence[str], tree: Tree) -> list[Hit]:
+def _elsewhere(book: KnownAnswers, words: Sequence[str], tree: FileTree) -> list[Hit]:
     """Nothing in the source: perhaps in tests, documents or settings."""
     got = search(book, _pattern(sorted({w for t, w in zip(widen(list(words)), words, strict=False)})), "", fold=True)
     hits = read_hits(got.text) if got is not None and not got.error else []

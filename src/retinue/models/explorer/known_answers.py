@@ -23,7 +23,7 @@ STOP_WORDS = re.compile(r"^\s*(?:please\s+)?(?:stop|finish|enough|wrap (?:it )?u
 
 
 @dataclass(frozen=True, slots=True)
-class Got:
+class CallAnswer:
     """What a call has returned. `cut`: there was more than is shown."""
 
     text: str
@@ -39,8 +39,8 @@ def canonical(args: dict[str, Any]) -> str:
     return json.dumps(args, sort_keys=True, separators=(",", ":"))
 
 
-def read_result(result: Result) -> Got:
-    return Got(result.text, error=result.error, cut=is_cut(result.text))
+def read_result(result: Result) -> CallAnswer:
+    return CallAnswer(result.text, error=result.error, cut=is_cut(result.text))
 
 
 def is_cut(text: str) -> bool:
@@ -84,7 +84,7 @@ def assignment(messages: Sequence[Message]) -> Assignment:
     return Assignment(task, messages[start:], stop, tuple(unread), summary)
 
 
-class Book:
+class KnownAnswers:
     """`closing`: nothing more may be called; what is not known stays unknown. `limit` is the most calls in all.
     `declared` are the tools as they were in earlier turns. `resting`: there is nothing to do but wait for news.
     `starved`: something was wanted that could not be asked for any more."""
@@ -108,7 +108,7 @@ class Book:
         self.gaps: list[str] = []
         self.news: dict[str, str] = {}
         self.said: list[str] = []
-        self._answers: dict[tuple[str, str], list[Got]] = {}
+        self._answers: dict[tuple[str, str], list[CallAnswer]] = {}
         self._asked: set[tuple[str, str, int]] = set()
         self.n_calls = 0
         self._limit = limit
@@ -136,10 +136,10 @@ class Book:
     def used(self, name: str) -> bool:
         return any(called == name for called, _ in self._answers)
 
-    def answers(self, name: str, args: dict[str, Any]) -> list[Got]:
+    def answers(self, name: str, args: dict[str, Any]) -> list[CallAnswer]:
         return self._answers.get((name, canonical(args)), [])
 
-    def ask(self, name: str, nth: int = 0, /, **args: Any) -> Got | None:
+    def ask(self, name: str, nth: int = 0, /, **args: Any) -> CallAnswer | None:
         """The answer of a call; None when it is only now asked for, or cannot be."""
         known = self.answers(name, args)
         if len(known) > nth:
@@ -155,7 +155,7 @@ class Book:
             self.pending.append((name, args))
         return None
 
-    def first(self, *ladder: tuple[str, dict[str, Any]]) -> Got | None:
+    def first(self, *ladder: tuple[str, dict[str, Any]]) -> CallAnswer | None:
         """The first answer that is no error: each rung is asked for only when those before it have failed."""
         failed = None
         for name, args in ladder:
@@ -167,7 +167,7 @@ class Book:
             failed = got or failed
         return failed
 
-    def whole(self, got: Got | None) -> Got | None:
+    def whole(self, got: CallAnswer | None) -> CallAnswer | None:
         """A cut answer put together again from its artifact, where there is one and it can be read."""
         if got is None or got.error or not got.cut:
             return got
@@ -176,14 +176,14 @@ class Book:
             return got
         return self.pages(mark[2], int(mark[1])) or got
 
-    def pages(self, artifact: str, size: int) -> Got | None:
+    def pages(self, artifact: str, size: int) -> CallAnswer | None:
         """The text of an artifact, its pages asked for together: a page is as long as the first one was."""
         head = self.ask("artifact", id=artifact, offset=0)
         if head is None or head.error:
             return None
         bodies, note = [PAGE_NOTE.sub("", head.text)], PAGE_NOTE.search(head.text)
         if note is None or "end" in note[3]:
-            return Got(bodies[0], cut=note is None or is_cut(bodies[0]))
+            return CallAnswer(bodies[0], cut=note is None or is_cut(bodies[0]))
         step = int(note[2])
         offsets = range(step, max(size + size // 8, step + 1), max(step, 1))
         answers = [self.ask("artifact", id=artifact, offset=at) for at in list(offsets)[: MAX_PAGES - 1]]
@@ -199,7 +199,7 @@ class Book:
             if ended:
                 break
         text = "".join(bodies)
-        return Got(text, cut=not ended or is_cut(text))
+        return CallAnswer(text, cut=not ended or is_cut(text))
 
     def gap(self, what: str) -> None:
         """Something that the report must admit not to know."""

@@ -14,7 +14,7 @@ from retinue.models.explorer.child_report import Findings
 from retinue.models.explorer.file_tree import Area
 from retinue.models.explorer.imports import Import, Resolver
 from retinue.models.explorer.languages import is_test, language_of
-from retinue.models.explorer.survey import Ground
+from retinue.models.explorer.survey import Survey
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class AreaFacts:
 
 @dataclass
 class MapFacts:
-    ground: Ground
+    ground: Survey
     areas: list[AreaFacts]
     tests: Findings | None
     history: Findings
@@ -69,7 +69,7 @@ class MapFacts:
 
 
 def add_up(
-    ground: Ground, areas: Sequence[tuple[Area, Findings]], tests: Findings | None, history: Findings
+    ground: Survey, areas: Sequence[tuple[Area, Findings]], tests: Findings | None, history: Findings
 ) -> MapFacts:
     tree = ground.tree
     facts = MapFacts(ground, [_area(a, f, ground) for a, f in areas], tests, history)
@@ -100,7 +100,7 @@ def add_up(
     return facts
 
 
-def _area(area: Area, found: Findings, ground: Ground) -> AreaFacts:
+def _area(area: Area, found: Findings, ground: Survey) -> AreaFacts:
     out = AreaFacts(area, found)
     files = ground.tree.files
     for text, path, line in found.get("doc", str, str, int):

@@ -8,21 +8,21 @@ from posixpath import basename, dirname, join, normpath
 
 from retinue.models.explorer import areas as work
 from retinue.models.explorer.child_report import Findings
-from retinue.models.explorer.delegation import Part, hand_out
-from retinue.models.explorer.known_answers import Book
+from retinue.models.explorer.delegation import AreaTask, hand_out
+from retinue.models.explorer.known_answers import KnownAnswers
 from retinue.models.explorer.languages import language_of
 from retinue.models.explorer.map_facts import MapFacts, add_up
-from retinue.models.explorer.map_report import Entry, write_map
+from retinue.models.explorer.map_report import EntryPoint, write_map
 from retinue.models.explorer.matches import Hit, read_hits, read_paths, search
 from retinue.models.explorer.report import Report, footer
-from retinue.models.explorer.survey import Ground, area_part, history_part, survey, tests_part
+from retinue.models.explorer.survey import Survey, area_part, history_part, survey, tests_part
 
 WORK = {"area": work.area, "tests": work.tests, "history": work.history}
 MOST_NAMED = 6
 ASIDE = {"bench", "benchmarks", "docs", "doc", "examples", "example", "scripts", "tools", "hack", "contrib", "misc"}
 
 
-def map_job(book: Book, note: str = "") -> Report | None:
+def map_job(book: KnownAnswers, note: str = "") -> Report | None:
     """The report, or None while something is still to be asked."""
     ground = survey(book)
     if book.pending:
@@ -52,7 +52,7 @@ def map_job(book: Book, note: str = "") -> Report | None:
     return write_map(book, facts, entries, parts, answers, note)
 
 
-def gather(book: Book, parts: Sequence[Part], *, fork: bool = False) -> dict[str, Findings] | None:
+def gather(book: KnownAnswers, parts: Sequence[AreaTask], *, fork: bool = False) -> dict[str, Findings] | None:
     """The findings of all parts, by sub-agents or by our own hand; None while they are not all there."""
     answers = hand_out(book, parts, fork=fork)
     if book.pending or book.resting:
@@ -65,7 +65,7 @@ def gather(book: Book, parts: Sequence[Part], *, fork: bool = False) -> dict[str
     return answers
 
 
-def _nothing(book: Book, why: str) -> Report:
+def _nothing(book: KnownAnswers, why: str) -> Report:
     report = Report()
     report.section(f"# Map\n\n{why}")
     for gap in book.gaps:
@@ -74,7 +74,7 @@ def _nothing(book: Book, why: str) -> Report:
     return report
 
 
-def name_types(book: Book, facts: MapFacts) -> None:
+def name_types(book: KnownAnswers, facts: MapFacts) -> None:
     """In how many files the types of the most imported modules are named."""
     chosen = []
     for path, _ in facts.most_imported[:12]:
@@ -88,13 +88,13 @@ def name_types(book: Book, facts: MapFacts) -> None:
             facts.named_in[f"{t.path}:{t.name}"] = (len(read_paths(got.text)), got.cut)
 
 
-def entry_points(book: Book, ground: Ground) -> list[Entry]:
+def entry_points(book: KnownAnswers, ground: Survey) -> list[EntryPoint]:
     """Commands that manifests declare, with the line of what they call; then files that start by themselves."""
-    out: list[Entry] = []
-    wanted: list[tuple[Entry, str, str]] = []
+    out: list[EntryPoint] = []
+    wanted: list[tuple[EntryPoint, str, str]] = []
     for manifest in ground.manifests:
         for name, target, line in manifest.scripts:
-            entry = Entry(name, target, (manifest.path, line))
+            entry = EntryPoint(name, target, (manifest.path, line))
             path, symbol = _target(ground, manifest.folder, target, name, basename(manifest.path))
             if path:
                 entry.place = (path, next((h.line for h in ground.mains if h.path == path and hit_is_main(h)), 1))
@@ -110,12 +110,12 @@ def entry_points(book: Book, ground: Ground) -> list[Entry]:
     for path in ground.tree.source:
         if basename(path) == "__main__.py" and path not in known:
             line = next((h.line for h in ground.mains if h.path == path), 1)
-            out.append(Entry(f"python -m {_package(path, ground.tree.files)}", "", None, (path, line)))
+            out.append(EntryPoint(f"python -m {_package(path, ground.tree.files)}", "", None, (path, line)))
             known.add(path)
     for hit in sorted(ground.mains, key=lambda h: (_is_aside(h.path), not hit_is_main(h), h.path, h.line)):
         if hit.path not in known:
             known.add(hit.path)
-            out.append(Entry(_main_name(hit.path), "", None, (hit.path, hit.line), hit.text.strip()))
+            out.append(EntryPoint(_main_name(hit.path), "", None, (hit.path, hit.line), hit.text.strip()))
     return out
 
 
@@ -143,7 +143,7 @@ def _main_name(path: str) -> str:
     return ""
 
 
-def _target(ground: Ground, folder: str, target: str, name: str, manifest: str) -> tuple[str, str]:
+def _target(ground: Survey, folder: str, target: str, name: str, manifest: str) -> tuple[str, str]:
     """The file that a script of a manifest means, and the symbol in it."""
     files = ground.tree.files
     if manifest == "Cargo.toml":

@@ -9,9 +9,9 @@ from posixpath import basename, dirname
 
 from retinue.formats.safe_text import one_line
 from retinue.models.explorer.child_report import Findings
-from retinue.models.explorer.delegation import Part
+from retinue.models.explorer.delegation import AreaTask
 from retinue.models.explorer.file_tree import titled
-from retinue.models.explorer.known_answers import Book
+from retinue.models.explorer.known_answers import KnownAnswers
 from retinue.models.explorer.languages import language_of
 from retinue.models.explorer.map_facts import AreaFacts, MapFacts, hot_spots, reading_order, untested
 from retinue.models.explorer.report import Report, footer, gaps
@@ -22,7 +22,7 @@ MOST_ENTRIES, MOST_TARGETS, MOST_TYPES, MOST_MODULES, MOST_UNTESTED = 8, 12, 5, 
 
 
 @dataclass
-class Entry:
+class EntryPoint:
     """`said` is where a manifest declares it, `place` where it begins."""
 
     name: str
@@ -34,10 +34,10 @@ class Entry:
 
 
 def write_map(
-    book: Book,
+    book: KnownAnswers,
     facts: MapFacts,
-    entries: Sequence[Entry],
-    parts: Sequence[Part],
+    entries: Sequence[EntryPoint],
+    parts: Sequence[AreaTask],
     answers: Mapping[str, Findings],
     note: str,
 ) -> Report:
@@ -103,7 +103,7 @@ def _largest(files: Mapping[str, int]) -> list[tuple[str, int]]:
     return sorted(files.items(), key=lambda kv: (-kv[1], kv[0]))[:5]
 
 
-def _entries(facts: MapFacts, entries: Sequence[Entry]) -> str:
+def _entries(facts: MapFacts, entries: Sequence[EntryPoint]) -> str:
     named = [e for e in entries if e.name or e.said]
     lines = [_entry(e) for e in named[:MOST_ENTRIES]]
     if len(named) > MOST_ENTRIES:
@@ -117,7 +117,7 @@ def _entries(facts: MapFacts, entries: Sequence[Entry]) -> str:
     return "## Entry points\n\n" + "\n".join(lines) if lines else ""
 
 
-def _entry(e: Entry) -> str:
+def _entry(e: EntryPoint) -> str:
     line = f"- `{e.name}`"
     if e.target:
         line += f" -> `{e.target}`"
@@ -258,7 +258,7 @@ def _example(a: AreaFacts) -> str:
     return f"{plural(len(a.area.files), 'file')}, e.g. {at(a.area.files[0], 1)}"
 
 
-def _order(facts: MapFacts, entries: Sequence[Entry]) -> str:
+def _order(facts: MapFacts, entries: Sequence[EntryPoint]) -> str:
     places = [e.place for e in entries if e.place and (e.said or e.name)]
     rows = reading_order(facts, places)
     if not rows:

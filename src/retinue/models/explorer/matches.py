@@ -8,7 +8,7 @@ from posixpath import dirname
 from typing import NamedTuple
 
 from retinue.models.explorer.file_tree import clean_path, read_listing
-from retinue.models.explorer.known_answers import Book, Got
+from retinue.models.explorer.known_answers import CallAnswer, KnownAnswers
 from retinue.models.explorer.languages import is_foreign, language_of
 
 _HIT = re.compile(r"^(.+?):(\d+):(.*)$")
@@ -40,7 +40,9 @@ def read_paths(text: str) -> list[str]:
     return [clean_path(line) for line in text.splitlines() if line.strip() and not line.startswith(("[", "("))]
 
 
-def search(book: Book, pattern: str, path: str, mode: str = "lines", glob: str = "", fold: bool = False) -> Got | None:
+def search(
+    book: KnownAnswers, pattern: str, path: str, mode: str = "lines", glob: str = "", fold: bool = False
+) -> CallAnswer | None:
     """One search, as wide as it can be had: with a high limit, or else with the tool's own."""
     args = {"pattern": pattern, "path": path or "."}
     if mode != "lines":
@@ -55,7 +57,9 @@ def search(book: Book, pattern: str, path: str, mode: str = "lines", glob: str =
 class Sweep:
     """Hits in several places. `whole` turns false when something could not be seen, and `missed` says where."""
 
-    def __init__(self, book: Book, pattern: str, *, mode: str = "lines", glob: str = "", fold: bool = False) -> None:
+    def __init__(
+        self, book: KnownAnswers, pattern: str, *, mode: str = "lines", glob: str = "", fold: bool = False
+    ) -> None:
         self.book, self.pattern, self.mode, self.glob, self.fold = book, pattern, mode, glob, fold
         self.texts: list[str] = []
         self.missed: list[str] = []

@@ -15,7 +15,7 @@ from retinue.models.explorer.compare_job import compare_job, side
 from retinue.models.explorer.delegation import order_in
 from retinue.models.explorer.find_job import find_job, look
 from retinue.models.explorer.intent import JOBS, Intent, read_intent
-from retinue.models.explorer.known_answers import Assignment, Book, assignment
+from retinue.models.explorer.known_answers import Assignment, KnownAnswers, assignment
 from retinue.models.explorer.map_job import WORK, map_job
 from retinue.models.explorer.report import FOOTER, Report
 from retinue.models.explorer.report_text import plural
@@ -68,7 +68,7 @@ def answer(request: Request) -> Assistant:
         return _end(request, _recalled(work), ok=True)
     closing = request.purpose != "turn"
     limit = MOST_CALLS if order is None else MOST_CALLS_OF_PART
-    book = Book(work, request.tools, request.declared, closing=closing, limit=limit)
+    book = KnownAnswers(work, request.tools, request.declared, closing=closing, limit=limit)
     if order is not None:
         text, ok = _part(book, order, min(room, ROOM if not isinstance(order.get("room"), int) else order["room"]))
     else:
@@ -83,7 +83,7 @@ def answer(request: Request) -> Assistant:
     return _end(request, text, ok=ok)
 
 
-def _job(book: Book, intent: Intent) -> Report | None:
+def _job(book: KnownAnswers, intent: Intent) -> Report | None:
     note = ""
     if intent.unknown:
         note = f"Note: there is no job `{intent.unknown}`; there is: {', '.join(JOBS)}. This is `{intent.job}`."
@@ -110,7 +110,7 @@ def _job(book: Book, intent: Intent) -> Report | None:
             return compare_job(book, intent.text, note)
 
 
-def _part(book: Book, order: dict[str, Any], room: int) -> tuple[str, bool]:
+def _part(book: KnownAnswers, order: dict[str, Any], room: int) -> tuple[str, bool]:
     """The findings of a sub-agent as a text; false when there is nothing in them."""
     name = str(order.get("name", ""))
     work = PARTS.get(str(order.get("part")))
@@ -127,7 +127,7 @@ def _part(book: Book, order: dict[str, Any], room: int) -> tuple[str, bool]:
     return text, solid or bool(rows)
 
 
-def _calls(request: Request, book: Book) -> Assistant:
+def _calls(request: Request, book: KnownAnswers) -> Assistant:
     chosen = book.pending[:CALLS_A_TURN]
     return Assistant(
         calls=tuple(

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from retinue.formats.safe_text import one_line
 from retinue.models.explorer.child_report import Findings
-from retinue.models.explorer.known_answers import Book
+from retinue.models.explorer.known_answers import KnownAnswers
 from retinue.models.explorer.report_text import plural
 
 FOOTER = "offline planner (no LLM). Add a model: export ANTHROPIC_API_KEY=... or retinue config"
@@ -52,7 +52,7 @@ def _cut(text: str, room: int) -> str:
     return text.encode()[: max(0, room - len(tail))].decode("utf-8", "ignore") + tail
 
 
-def footer(book: Book, found: Iterable[Findings]) -> str:
+def footer(book: KnownAnswers, found: Iterable[Findings]) -> str:
     found = list(found)
     children = [f for f in found if f.by_child]
     calls = book.n_calls + sum(f.calls for f in children)
@@ -62,7 +62,7 @@ def footer(book: Book, found: Iterable[Findings]) -> str:
     return f"---\n{FOOTER}\n{counted}"
 
 
-def gaps(book: Book, found: Iterable[Findings]) -> str:
+def gaps(book: KnownAnswers, found: Iterable[Findings]) -> str:
     """What the report does not know, in so many words."""
     lines = list(book.gaps)
     for one in found:

@@ -11,10 +11,10 @@ from typing import Any
 
 from retinue.models.explorer.areas import reason
 from retinue.models.explorer.child_report import Findings, Row
-from retinue.models.explorer.delegation import Part, hand_out
+from retinue.models.explorer.delegation import AreaTask, hand_out
 from retinue.models.explorer.diffs import FileDiff, read_diff
 from retinue.models.explorer.intent import revision
-from retinue.models.explorer.known_answers import Book, Got
+from retinue.models.explorer.known_answers import CallAnswer, KnownAnswers
 from retinue.models.explorer.manifests import numbered
 from retinue.models.explorer.report import Report, footer, gaps
 from retinue.models.explorer.report_text import at, cell, plural, some
@@ -31,7 +31,7 @@ MOST_FILES, MOST_NEW, MOST_FINDINGS = 30, 30, 200
 _SAFE = re.compile(r"^[\w][\w./~^@{}-]*$")
 
 
-def review_job(book: Book, text: str, note: str = "") -> Report | None:
+def review_job(book: KnownAnswers, text: str, note: str = "") -> Report | None:
     rev = revision(text)
     numstat = book.first(*(("git", {"args": ["diff", "--numstat", "--relative", *r]}) for r in _ranges(rev)))
     status = book.ask("git", args=["status", "--porcelain", "--untracked-files=all"]) if not rev else None
@@ -61,7 +61,7 @@ def _ranges(rev: str) -> list[list[str]]:
     return [[rev]]
 
 
-def _numstat(got: Got | None) -> dict[str, tuple[int, int]] | None:
+def _numstat(got: CallAnswer | None) -> dict[str, tuple[int, int]] | None:
     if got is None or got.error:
         return None
     out = {}
@@ -78,18 +78,18 @@ def _renamed(path: str) -> str:
     return path.rsplit(" => ", 1)[-1]
 
 
-def _untracked(status: Got | None) -> list[str]:
+def _untracked(status: CallAnswer | None) -> list[str]:
     if status is None or status.error:
         return []
     return [line[3:].strip('"') for line in status.text.splitlines() if line.startswith("?? ") and line[-1:] != "/"]
 
 
-def _order(name: str, rev: str, changed: list[str], new: list[str]) -> Part:
+def _order(name: str, rev: str, changed: list[str], new: list[str]) -> AreaTask:
     order = {"part": "review", "name": name, "rev": rev, "paths": changed[:200], "new": new[:MOST_NEW]}
-    return Part(name, SAYS[name], order)
+    return AreaTask(name, SAYS[name], order)
 
 
-def judge(book: Book, order: dict[str, Any]) -> Findings:
+def judge(book: KnownAnswers, order: dict[str, Any]) -> Findings:
     """One perspective on the changes."""
     name, rev = str(order.get("name", "")), str(order.get("rev", ""))
     check = CHECKS.get(name)
@@ -112,7 +112,7 @@ def judge(book: Book, order: dict[str, Any]) -> Findings:
     return Findings(name, rows, whole=not missed and len(found) <= MOST_FINDINGS)
 
 
-def _diffs(book: Book, rev: str, paths: Sequence[str]) -> tuple[list[FileDiff], list[str]]:
+def _diffs(book: KnownAnswers, rev: str, paths: Sequence[str]) -> tuple[list[FileDiff], list[str]]:
     """The diff in one answer, or file by file when it is too long for that."""
     if not paths:
         return [], []
@@ -133,7 +133,9 @@ def _diffs(book: Book, rev: str, paths: Sequence[str]) -> tuple[list[FileDiff], 
     return out, missed
 
 
-def _nothing(book: Book, rev: str, numstat: Got | None, changed: dict[str, tuple[int, int]] | None) -> Report:
+def _nothing(
+    book: KnownAnswers, rev: str, numstat: CallAnswer | None, changed: dict[str, tuple[int, int]] | None
+) -> Report:
     report = Report()
     if changed is None:
         why = "git is not among the tools" if numstat is None else f"git said: {reason(numstat.text)}"
@@ -147,7 +149,7 @@ def _nothing(book: Book, rev: str, numstat: Got | None, changed: dict[str, tuple
 
 
 def _write(
-    book: Book,
+    book: KnownAnswers,
     rev: str,
     changed: dict[str, tuple[int, int]],
     new: Sequence[str],

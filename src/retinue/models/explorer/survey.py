@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from posixpath import basename, dirname
 from typing import Any
 
-from retinue.models.explorer.delegation import Part
-from retinue.models.explorer.file_tree import Area, Tree, read_listing
-from retinue.models.explorer.known_answers import Book
+from retinue.models.explorer.delegation import AreaTask
+from retinue.models.explorer.file_tree import Area, FileTree, read_listing
+from retinue.models.explorer.known_answers import KnownAnswers
 from retinue.models.explorer.languages import (
     BY_KEY,
     FOREIGN_DIRS,
@@ -40,8 +40,8 @@ TEST_GLOBS = {
 
 
 @dataclass
-class Ground:
-    tree: Tree
+class Survey:
+    tree: FileTree
     root: str = ""
     manifests: list[Manifest] = field(default_factory=list)
     title: Fact | None = None
@@ -58,7 +58,7 @@ class Ground:
         return {m.crate: m.folder for m in self.manifests if m.crate and basename(m.path) == "go.mod"}
 
 
-def listed(book: Book, root: str = "") -> Tree | None:
+def listed(book: KnownAnswers, root: str = "") -> FileTree | None:
     """All files below a folder; None while that is only being asked for, or cannot be had."""
     path = root or "."
     got = book.first(
@@ -78,10 +78,10 @@ def listed(book: Book, root: str = "") -> Tree | None:
     if not files and not folders:
         files = {p: 0 for p in read_paths(got.text) if not p.endswith("/") and " " not in p}
     is_whole = not got.cut or _complete(book, path, files)
-    return None if book.pending else Tree(files, is_whole=is_whole)
+    return None if book.pending else FileTree(files, is_whole=is_whole)
 
 
-def _complete(book: Book, path: str, files: dict[str, int], levels: int = 4) -> bool:
+def _complete(book: KnownAnswers, path: str, files: dict[str, int], levels: int = 4) -> bool:
     """A listing that was cut goes on in those folders that it did not reach: it is sorted."""
     shown = list(files)
     last = shown[-1] if shown and shown == sorted(shown) else ""
@@ -104,15 +104,15 @@ def _complete(book: Book, path: str, files: dict[str, int], levels: int = 4) -> 
     return whole
 
 
-def survey(book: Book, root: str = "") -> Ground | None:
+def survey(book: KnownAnswers, root: str = "") -> Survey | None:
     """The tree and what it says of itself. None while something is only being asked for; then look at `book`."""
     tree = listed(book, root)
     marked = search(book, GENERATED_MARK, root, mode="files")
     if tree is None or book.pending:
         return None
     if marked is not None and not marked.error:
-        tree = Tree(tree.files, frozenset(p for p in read_paths(marked.text) if p in tree.files), tree.is_whole)
-    ground = Ground(tree, root)
+        tree = FileTree(tree.files, frozenset(p for p in read_paths(marked.text) if p in tree.files), tree.is_whole)
+    ground = Survey(tree, root)
     own = sorted((p for p in tree.files if not is_test(p) and not is_foreign(p)), key=lambda p: (p.count("/"), p))
     base = root.count("/") + 1 if root else 0
     near = [p for p in own if p.count("/") <= base + 2]
@@ -142,7 +142,7 @@ def survey(book: Book, root: str = "") -> Ground | None:
 # the parts of a map
 
 
-def area_part(ground: Ground, area: Area) -> Part:
+def area_part(ground: Survey, area: Area) -> AreaTask:
     tree = ground.tree
     langs = sorted({x.key for f in area.files if (x := language_of(f))})
     order: dict[str, Any] = {
@@ -154,10 +154,10 @@ def area_part(ground: Ground, area: Area) -> Part:
         "heads": heads(tree, area),
     }
     n, size = len(area.files), kib(area.bytes)
-    return Part(area.name or "(root)", f"Explore the area {area.title} ({plural(n, 'file')}, {size}).", order)
+    return AreaTask(area.name or "(root)", f"Explore the area {area.title} ({plural(n, 'file')}, {size}).", order)
 
 
-def where(tree: Tree, area: Area) -> dict[str, list[str]]:
+def where(tree: FileTree, area: Area) -> dict[str, list[str]]:
     """The places of an area for an order, and the files in them that were found to be generated."""
     homes = [f"{f}/" if f else "" for f in (*area.folders, *area.alone)]
     return {
@@ -169,7 +169,7 @@ def where(tree: Tree, area: Area) -> dict[str, list[str]]:
     }
 
 
-def heads(tree: Tree, area: Area) -> list[str]:
+def heads(tree: FileTree, area: Area) -> list[str]:
     """The files of an area that are likely to say what it is."""
     homes = [*area.folders, *area.alone]
     known = set(tree.files)
@@ -183,7 +183,7 @@ def heads(tree: Tree, area: Area) -> list[str]:
     return [*out[:2], *(b for b in biggest if b not in out)][:3]
 
 
-def tests_part(ground: Ground) -> Part | None:
+def tests_part(ground: Survey) -> AreaTask | None:
     tests = ground.tree.tests
     if not tests:
         return None
@@ -202,7 +202,7 @@ def tests_part(ground: Ground) -> Part | None:
         "tops": ground.tree.tops if "py" in langs else [],
         "globs": globs,
     }
-    return Part("tests", f"Find out what the tests cover ({plural(len(tests), 'test file')}).", order)
+    return AreaTask("tests", f"Find out what the tests cover ({plural(len(tests), 'test file')}).", order)
 
 
 def _test_root(path: str) -> str:
@@ -219,5 +219,5 @@ def _foreign_root(path: str) -> str:
     return next(("/".join(parts[: n + 1]) for n, p in enumerate(parts) if p in FOREIGN_DIRS), path)
 
 
-def history_part() -> Part:
-    return Part("history", "Read the history: which files change most.", {"part": "history", "name": "history"})
+def history_part() -> AreaTask:
+    return AreaTask("history", "Read the history: which files change most.", {"part": "history", "name": "history"})

@@ -11,8 +11,8 @@ from threading import Thread
 from typing import Any, TypeVar
 
 from retinue.errors import StoreError
-from retinue.store.sqlite.tables import Batch
-from retinue.store.sqlite.writer import Writer
+from retinue.store.sqlite.tables import RowBatch
+from retinue.store.sqlite.writer import SqliteWriter
 
 MOST_COMMITS = 1_000
 
@@ -20,10 +20,10 @@ T = TypeVar("T")
 
 
 @dataclass(slots=True)
-class Job:
+class PendingCommit:
     """A commit that waits; `encode` makes its rows, here. `era` counts the failures that its caller had heard of."""
 
-    encode: Callable[[], Batch]
+    encode: Callable[[], RowBatch]
     loop: asyncio.AbstractEventLoop
     future: asyncio.Future[int]
     era: int
@@ -38,7 +38,7 @@ class Act:
     future: asyncio.Future[Any]
 
 
-class Group:
+class CommitGroup:
     """Commits that wait at the same time share one transaction, and its fsync.
 
     When one fails, all that were sent behind it fail too, up to the moment when the callers have heard of it: else a
@@ -46,16 +46,16 @@ class Group:
     alone.
     """
 
-    def __init__(self, writer: Writer) -> None:
+    def __init__(self, writer: SqliteWriter) -> None:
         self._writer = writer
-        self._queue: SimpleQueue[Job | Act | None] = SimpleQueue()
+        self._queue: SimpleQueue[PendingCommit | Act | None] = SimpleQueue()
         self._era = 0
         self._thread = Thread(target=self._work, name="retinue-store-writer", daemon=True)
         self._thread.start()
 
-    async def commit(self, encode: Callable[[], Batch]) -> int:
+    async def commit(self, encode: Callable[[], RowBatch]) -> int:
         loop = asyncio.get_running_loop()
-        job = Job(encode, loop, loop.create_future(), self._era)
+        job = PendingCommit(encode, loop, loop.create_future(), self._era)
         self._queue.put(job)
         return await job.future
 
@@ -84,7 +84,7 @@ class Group:
             jobs, acts, stop = self._next()
             outcomes: list[int | StoreError] = [failure] * len(jobs)
             good: list[int] = []
-            batches: list[Batch] = []
+            batches: list[RowBatch] = []
             for n, job in enumerate(jobs):
                 if job.era == era:
                     try:
@@ -109,9 +109,9 @@ class Group:
             for act in acts:
                 self._perform(act)
 
-    def _next(self) -> tuple[list[Job], list[Act], bool]:
+    def _next(self) -> tuple[list[PendingCommit], list[Act], bool]:
         job = self._queue.get()
-        jobs: list[Job] = []
+        jobs: list[PendingCommit] = []
         acts: list[Act] = []
         while job is not None:
             if isinstance(job, Act):
@@ -143,7 +143,7 @@ class Group:
         with contextlib.suppress(RuntimeError):
             act.loop.call_soon_threadsafe(hear, value, failed)
 
-    def _tell(self, jobs: list[Job], outcomes: list[int | StoreError], era: int) -> None:
+    def _tell(self, jobs: list[PendingCommit], outcomes: list[int | StoreError], era: int) -> None:
         """One call into each loop that has somebody waiting."""
         loops: dict[asyncio.AbstractEventLoop, list[tuple[asyncio.Future[int], int | StoreError]]] = {}
         for job, outcome in zip(jobs, outcomes, strict=True):

@@ -10,7 +10,7 @@ from typing import Any
 import apsw
 
 from retinue.store.artifact_files import Artifacts, names_in
-from retinue.store.sqlite.tree_logs import Head, genesis, link
+from retinue.store.sqlite.tree_logs import LogHead, genesis, link
 
 CHUNK = 1_000
 
@@ -28,7 +28,7 @@ def follows(chain: Any, number: Any, run: Any, at: Any, digest: Any, stored: Any
 def split_log(db: apsw.Connection, path: str) -> None:
     """One log becomes one for each tree. What was purged with its run stays away; a row that did not follow from those
     before it does not follow from them afterwards either."""
-    heads = {"": Head(1, 0, genesis(""))}
+    heads = {"": LogHead(1, 0, genesis(""))}
     names = _Names(path)
     rows: list[tuple[Any, ...]] = []
     bodies: list[tuple[Any, ...]] = []
@@ -42,7 +42,7 @@ def split_log(db: apsw.Connection, path: str) -> None:
         head = heads.get(root or "")
         if head is None:
             assert root is not None
-            head = heads[root] = Head(len(heads) + 1, 0, genesis(root))
+            head = heads[root] = LogHead(len(heads) + 1, 0, genesis(root))
         head.last += 1
         above = head.chain if is_whole else sha256(b"damaged" + head.chain).digest()
         head.chain = _link(above, head.last, run, at, digest)

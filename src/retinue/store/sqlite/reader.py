@@ -12,7 +12,7 @@ import apsw
 import msgspec
 
 from retinue.core.account import Account
-from retinue.core.events import Entry
+from retinue.core.events import LogEntry
 from retinue.core.task_list import Noted
 from retinue.core.values import Delivery, Message
 from retinue.errors import StoreError
@@ -114,7 +114,7 @@ class _Head(msgspec.Struct):
 _read_head = msgspec.json.Decoder(_Head).decode
 
 
-class Reader:
+class SqliteReader:
     """Everything that is asked of a database file."""
 
     def __init__(self, path: str) -> None:
@@ -177,7 +177,7 @@ class Reader:
         with reading(self.path):
             return [read_message(body) for (body,) in self._all(f"{SPAN} select body {MESSAGES}", span)]
 
-    def entries(self, after: int, run: str, limit: int, tree: str | None = None) -> list[tuple[int, Entry]]:
+    def entries(self, after: int, run: str, limit: int, tree: str | None = None) -> list[tuple[int, LogEntry]]:
         args = {"after": after, "run": run, "limit": limit, "tree": tree}
         with reading(self.path):
             if self._is_old:
@@ -263,6 +263,6 @@ def _listed(names: Iterable[str]) -> str:
     return msgspec.json.encode(list(names)).decode()
 
 
-def _of_tree(entry: Entry, root: str) -> Entry:
+def _of_tree(entry: LogEntry, root: str) -> LogEntry:
     """Events of older versions do not say to which tree they belong."""
     return entry if entry.tree == root else msgspec.structs.replace(entry, tree=root)

@@ -13,7 +13,7 @@ from typing import TypeVar
 from msgspec.structs import replace
 
 from retinue.core.account import Account
-from retinue.core.events import Entry
+from retinue.core.events import LogEntry
 from retinue.core.task_list import Act, Noted
 from retinue.core.tree import Changes
 from retinue.core.values import Artifact, Delivery, Message
@@ -21,13 +21,13 @@ from retinue.errors import ConfigError, StoreError
 from retinue.store.artifact_files import Artifacts
 from retinue.store.base import Compacted, Progress, Row, Snapshot, Space, Store, Summary
 from retinue.store.sent_calls import SentCalls
-from retinue.store.sqlite.commit_group import Group
+from retinue.store.sqlite.commit_group import CommitGroup
 from retinue.store.sqlite.database_file import connect, copy_database
 from retinue.store.sqlite.integrity import verify
-from retinue.store.sqlite.reader import Reader
+from retinue.store.sqlite.reader import SqliteReader
 from retinue.store.sqlite.sqlite_errors import reading
-from retinue.store.sqlite.tables import Batch, encode, encode_act
-from retinue.store.sqlite.writer import Writer
+from retinue.store.sqlite.tables import RowBatch, encode, encode_act
+from retinue.store.sqlite.writer import SqliteWriter
 
 STEP_PAGES = 256
 """How many pages are given back at once: some milliseconds."""
@@ -50,15 +50,15 @@ class SqliteStore(Store):
         self._inline = inline
         self._synchronous = synchronous
         self._artifacts = Artifacts(self.path + ".artifacts")
-        self._reader = Reader(self.path)
+        self._reader = SqliteReader(self.path)
         self.sent = SentCalls(self.path)
-        self._writer: Writer | None = None
-        self._group: Group | None = None
+        self._writer: SqliteWriter | None = None
+        self._group: CommitGroup | None = None
 
     async def open(self) -> int:
         if self._writer is not None:
             raise StoreError(f"{self.path} is open already.")
-        writer = Writer(self.path, self._synchronous, self._artifacts)
+        writer = SqliteWriter(self.path, self._synchronous, self._artifacts)
         epoch = await self._apart(writer.open)
         try:
             with reading(self.path):
@@ -69,7 +69,7 @@ class SqliteStore(Store):
         self._artifacts.sweep()
         self.sent.open()
         self._writer = writer
-        self._group = None if self._inline else Group(writer)
+        self._group = None if self._inline else CommitGroup(writer)
         return epoch
 
     async def commit(self, changes: Changes) -> int:
@@ -77,7 +77,7 @@ class SqliteStore(Store):
             raise self._closed()
         return await self._write(self._writer, lambda: encode(changes, has_artifacts=self._artifacts.are_there()))
 
-    async def _write(self, writer: Writer, rows: Callable[[], Batch]) -> int:
+    async def _write(self, writer: SqliteWriter, rows: Callable[[], RowBatch]) -> int:
         if self._group is not None:
             return await self._group.commit(rows)
         (last,) = writer.write([rows()])
@@ -110,7 +110,7 @@ class SqliteStore(Store):
 
     async def entries(
         self, after: int = 0, run: str = "", limit: int = 1_000, *, tree: str | None = None
-    ) -> list[tuple[int, Entry]]:
+    ) -> list[tuple[int, LogEntry]]:
         return self._reader.entries(after, run, limit, tree)
 
     async def listing(self, *, children: bool = False, limit: int = 100, before: str = "") -> list[Summary]:
@@ -175,7 +175,7 @@ class SqliteStore(Store):
 
     def _collect(self) -> None:
         """Artifacts that a crash has left, which nobody names."""
-        reader = Reader(self.path)
+        reader = SqliteReader(self.path)
         reader.open()
         try:
             named = reader.named()
@@ -187,7 +187,7 @@ class SqliteStore(Store):
         return await self._apart(lambda: self._expendable(before, beyond, limit))
 
     def _expendable(self, before: int | None, beyond: int | None, limit: int) -> list[str]:
-        reader = Reader(self.path)
+        reader = SqliteReader(self.path)
         reader.open()
         try:
             return reader.expendable(before, beyond, limit)

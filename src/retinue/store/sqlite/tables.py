@@ -14,7 +14,7 @@ import apsw
 import msgspec
 
 from retinue.core.account import Account
-from retinue.core.events import Entry, Requested
+from retinue.core.events import LogEntry, Requested
 from retinue.core.spec import Spec
 from retinue.core.state import Asking, Ended, Queued, Run, Short, Stopping, Thinking, Waiting, Working
 from retinue.core.task_list import Act
@@ -25,7 +25,7 @@ from retinue.store.artifact_files import names_in
 
 dumps = msgspec.json.Encoder().encode
 
-read_entry = msgspec.json.Decoder(Entry).decode
+read_entry = msgspec.json.Decoder(LogEntry).decode
 read_message = msgspec.json.Decoder[Message](Message).decode
 read_run = msgspec.json.Decoder(Run).decode
 read_spec = msgspec.json.Decoder(Spec).decode
@@ -81,7 +81,7 @@ class Many:
 
 
 @dataclass(slots=True)
-class Batch:
+class RowBatch:
     """The rows of one commit; of those with a key, the last one counts. An event's row (tree, run, time, body, digest)
     lacks its numbers and chain. What may be an artifact's name is kept with the tree, conversation or run it is in."""
 
@@ -179,7 +179,7 @@ TABLES: dict[str, Many] = {
 }
 
 
-def encode(changes: Changes, *, has_artifacts: bool = True) -> Batch:
+def encode(changes: Changes, *, has_artifacts: bool = True) -> RowBatch:
     """The rows of `changes`. What cannot be written as JSON raises `StoreError`."""
     try:
         try:
@@ -193,15 +193,15 @@ def encode(changes: Changes, *, has_artifacts: bool = True) -> Batch:
     return batch
 
 
-def encode_act(root: str, key: str, at: int, act: Act) -> Batch:
+def encode_act(root: str, key: str, at: int, act: Act) -> RowBatch:
     """The row of one act on a to-do list."""
     body = _whole(act)
     root = _mended(root)
     named = [(name, root) for name in names_in(body)]
-    return Batch(board=[(root, _mended(key), at, body)], named_in_runs=named)
+    return RowBatch(board=[(root, _mended(key), at, body)], named_in_runs=named)
 
 
-def _find_names(batch: Batch) -> None:
+def _find_names(batch: RowBatch) -> None:
     """What names an artifact: it was put before the commit that names it."""
     for tree, _, _, body, _ in batch.events:
         if names := names_in(body):
@@ -228,8 +228,8 @@ def _unwritable(error: Exception) -> StoreError:
     return StoreError(f"a batch cannot be written as JSON ({error}). Nothing of it was kept.")
 
 
-def _encode(changes: Changes, dump: Callable[[Any], bytes]) -> Batch:
-    batch = Batch(forgotten=changes.forgotten[:], taken=[*changes.taken])
+def _encode(changes: Changes, dump: Callable[[Any], bytes]) -> RowBatch:
+    batch = RowBatch(forgotten=changes.forgotten[:], taken=[*changes.taken])
     batch.accounts = {id: (id, dump(account)) for id, account in changes.accounts.items()}
     runs = changes.runs
     for spec in changes.specs:
@@ -260,7 +260,7 @@ def _encode(changes: Changes, dump: Callable[[Any], bytes]) -> Batch:
     return batch
 
 
-def _add(batch: Batch, spec: Spec, run: Run, dump: Callable[[Any], bytes]) -> None:
+def _add(batch: RowBatch, spec: Spec, run: Run, dump: Callable[[Any], bytes]) -> None:
     """The row of a new run, and of its conversation, which may exist already."""
     conversation, slot, state = spec.conversation, spec.slot, run.state
     if conversation != spec.id:
@@ -293,11 +293,11 @@ def _add(batch: Batch, spec: Spec, run: Run, dump: Callable[[Any], bytes]) -> No
     batch.specs[spec.id] = (spec.id, dump(spec))
 
 
-def merge(batches: list[Batch]) -> Batch:
+def merge(batches: list[RowBatch]) -> RowBatch:
     """Several commits as one; a later row replaces an earlier one of the same key."""
-    whole = Batch()
+    whole = RowBatch()
     for batch in batches:
-        for name in Batch.__slots__:
+        for name in RowBatch.__slots__:
             rows = getattr(batch, name)
             if rows:
                 mine = getattr(whole, name)

@@ -36,7 +36,7 @@ def listed(names: Iterable[str]) -> str:
 
 
 @dataclass(slots=True)
-class Head:
+class LogHead:
     """The last event of a tree. `n` is the tree's number in the file."""
 
     n: int
@@ -44,37 +44,37 @@ class Head:
     chain: bytes
 
 
-class Heads:
+class LogHeads:
     """Heads move only with a commit that succeeded: `of` gives copies, `keep` takes them back."""
 
     def __init__(self, db: apsw.Connection) -> None:
-        self._known: OrderedDict[str, Head] = OrderedDict()
+        self._known: OrderedDict[str, LogHead] = OrderedDict()
         self._next: int = db.execute("select coalesce(max(n), 0) + 1 from trees").get
 
     def __len__(self) -> int:
         return len(self._known)
 
-    def of(self, db: apsw.Connection, roots: Iterable[str]) -> dict[str, Head]:
+    def of(self, db: apsw.Connection, roots: Iterable[str]) -> dict[str, LogHead]:
         """The heads of these trees; those that are new get theirs. (A number that is not used, because the commit
         failed, is a number less.)"""
-        out: dict[str, Head] = {}
+        out: dict[str, LogHead] = {}
         missing = []
         for root in roots:
             head = self._known.get(root)
             if head is None:
                 missing.append(root)
             else:
-                out[root] = Head(head.n, head.last, head.chain)
+                out[root] = LogHead(head.n, head.last, head.chain)
         if missing:
             sql = f"select root, n, last, chain from trees where root in {LISTED}"
-            out.update((root, Head(n, last, chain)) for root, n, last, chain in db.execute(sql, (listed(missing),)))
+            out.update((root, LogHead(n, last, chain)) for root, n, last, chain in db.execute(sql, (listed(missing),)))
         for root in missing:
             if root not in out:
-                out[root] = Head(self._next, 0, genesis(root))
+                out[root] = LogHead(self._next, 0, genesis(root))
                 self._next += 1
         return out
 
-    def keep(self, heads: dict[str, Head], done: Iterable[str]) -> None:
+    def keep(self, heads: dict[str, LogHead], done: Iterable[str]) -> None:
         """After a commit. Trees in `done` will hardly be written to again."""
         known = self._known
         for root, head in heads.items():

@@ -19,8 +19,8 @@ from retinue.store.sqlite.database_file import BUSY_MS, Lock, connect, prepare, 
 from retinue.store.sqlite.deletion import forget, thin
 from retinue.store.sqlite.reader import LAST_SEQ
 from retinue.store.sqlite.sqlite_errors import commit_error, cut_off, moved
-from retinue.store.sqlite.tables import INSERT_BODIES, INSERT_EVENTS, MOVE_HEADS, REFER, TABLES, Batch, merge
-from retinue.store.sqlite.tree_logs import Head, Heads, Owners, link
+from retinue.store.sqlite.tables import INSERT_BODIES, INSERT_EVENTS, MOVE_HEADS, REFER, TABLES, RowBatch, merge
+from retinue.store.sqlite.tree_logs import LogHead, LogHeads, Owners, link
 
 CHECKPOINT_PAGES = 4_000
 RESTART_PAGES = 16_000
@@ -30,7 +30,7 @@ RESTART_MS = (50, 1_000)
 INCREMENTAL = 2
 
 
-class Writer:
+class SqliteWriter:
     """Owned by one thread at a time."""
 
     def __init__(self, path: str, synchronous: str, artifacts: Artifacts) -> None:
@@ -41,7 +41,7 @@ class Writer:
         self._artifacts = artifacts
         self._lock = Lock(path)
         self._db: apsw.Connection | None = None
-        self._heads: Heads
+        self._heads: LogHeads
         self._owners = Owners()
         self._files: tuple[int, ...] = ()
         self._size = self._wal_size = 0
@@ -66,7 +66,7 @@ class Writer:
         self._page = db.pragma("page_size")
         self._wal_size = 0
         self.seq = db.execute(LAST_SEQ).get
-        self._heads, self._owners = Heads(db), Owners()
+        self._heads, self._owners = LogHeads(db), Owners()
         self._db = db
 
     def _note_pages(self, _db: apsw.Connection, _name: str, n_pages: int) -> int:
@@ -74,9 +74,9 @@ class Writer:
         self._wal_size = 32 + n_pages * (self._page + 24)
         return apsw.SQLITE_OK
 
-    def write(self, batches: list[Batch]) -> list[int]:
+    def write(self, batches: list[RowBatch]) -> list[int]:
         """One transaction for all of them. Returns the position of the last event of each."""
-        heads: dict[str, Head] = {}
+        heads: dict[str, LogHead] = {}
         gone: list[str] = []
         unnamed: list[str] = []
         named: set[str] = set()
@@ -121,7 +121,7 @@ class Writer:
             )
         return db
 
-    def _write(self, db: apsw.Connection, batch: Batch, seq: int, heads: dict[str, Head], named: set[str]) -> int:
+    def _write(self, db: apsw.Connection, batch: RowBatch, seq: int, heads: dict[str, LogHead], named: set[str]) -> int:
         if batch.resumed:
             known = batch.resumed
             for id, row in batch.conversations.items():
@@ -139,7 +139,7 @@ class Writer:
                 named |= self._refer(db, found, tree)
         return seq
 
-    def _append(self, db: apsw.Connection, batch: Batch, seq: int, heads: dict[str, Head]) -> int:
+    def _append(self, db: apsw.Connection, batch: RowBatch, seq: int, heads: dict[str, LogHead]) -> int:
         """The events, each behind the last of its tree."""
         wanted = dict.fromkeys(event[0] for event in batch.events)
         new = [root for root in wanted if root not in heads]
@@ -371,9 +371,9 @@ class Writer:
         self._lock.release()
 
 
-def _in_turn(batches: list[Batch]) -> list[Batch]:
+def _in_turn(batches: list[RowBatch]) -> list[RowBatch]:
     """Several commits as few: what is forgotten by one is gone before the next is written, which may bring it anew."""
-    out: list[Batch] = []
+    out: list[RowBatch] = []
     start = 0
     for stop, batch in enumerate(batches, 1):
         if batch.forgotten or stop == len(batches):

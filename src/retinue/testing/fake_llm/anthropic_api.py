@@ -10,18 +10,18 @@ from retinue.core.values import ToolSchema
 from retinue.testing.fake_llm.anthropic_messages import TOOL_NAME, Turns, refuse
 from retinue.testing.fake_llm.dialect import (
     Dialect,
-    Event,
-    Prompt,
-    Said,
+    FakeError,
+    FakeReply,
+    FakeUnit,
+    ParsedPrompt,
     Stop,
-    Trouble,
-    Unit,
+    StreamEvent,
     encode,
     loads,
     pieces,
     seal,
 )
-from retinue.testing.fake_llm.http_server import Ask
+from retinue.testing.fake_llm.http_server import HttpRequest
 from retinue.testing.fake_llm.strict_checks import Memory, bad_schema, is_count, is_number, json_object, words
 
 FIELDS = words(
@@ -51,7 +51,7 @@ STOPS: Mapping[Stop, str] = {
 }
 
 
-class Anthropic:
+class AnthropicApi:
     """`POST /v1/messages`."""
 
     dialect: Dialect = "anthropic"
@@ -59,10 +59,10 @@ class Anthropic:
     def __init__(self) -> None:
         self._memory = Memory()
 
-    def read(self, ask: Ask, model: str) -> Prompt:
+    def read(self, ask: HttpRequest, model: str) -> ParsedPrompt:
         headers = ask.headers
         if "x-api-key" not in headers and not headers.get("authorization", "").startswith("Bearer "):
-            raise Trouble(401, "authentication_error", "x-api-key header is required")
+            raise FakeError(401, "authentication_error", "x-api-key header is required")
         if (version := headers.get("anthropic-version")) is None:
             raise refuse("anthropic-version: header is required")
         if version not in VERSIONS:
@@ -81,13 +81,13 @@ class Anthropic:
         thinking = body.get("thinking") or {}
         if thinking.get("type") == "enabled":
             turns.check_thinking()
-        units = [tools.unit, Unit(system, len(system), 1, n_system > 0), *turns.units]
+        units = [tools.unit, FakeUnit(system, len(system), 1, n_system > 0), *turns.units]
         if "cache_control" in body:
             units[-1] = units[-1]._replace(is_marked=True)
         n_marks = tools.n_marks + n_system + turns.n_marks + ("cache_control" in body)
         if n_marks > MAX_MARKS:
             raise refuse(f"A maximum of {MAX_MARKS} blocks with cache_control may be provided. Found {n_marks}.")
-        return Prompt(
+        return ParsedPrompt(
             model=body["model"],
             system=system,
             messages=tuple(turns.messages),
@@ -132,41 +132,41 @@ class Anthropic:
     def headers(self, n: int) -> dict[str, str]:
         return {"request-id": f"req_{n:024d}"}
 
-    def error(self, trouble: Trouble, n: int) -> dict[str, Any]:
+    def error(self, trouble: FakeError, n: int) -> dict[str, Any]:
         error = {"type": trouble.kind, "message": trouble.message}
         if trouble.details is not None:
             error["details"] = trouble.details
         return {"type": "error", "error": error, "request_id": f"req_{n:024d}"}
 
-    def body(self, said: Said) -> dict[str, Any]:
+    def body(self, said: FakeReply) -> dict[str, Any]:
         whole = _message(said)
         whole["content"] = [{**block, **filled} for block, filled in _content(said)]
         whole["stop_reason"] = STOPS[said.stop]
         whole["usage"]["output_tokens"] = said.usage.output
         return whole
 
-    def events(self, said: Said, n_deltas: int) -> list[Event]:
+    def events(self, said: FakeReply, n_deltas: int) -> list[StreamEvent]:
         start = {"type": "message_start", "message": _message(said)}
-        events = [Event("start", "message_start", start), Event("start", "ping", {"type": "ping"})]
+        events = [StreamEvent("start", "message_start", start), StreamEvent("start", "ping", {"type": "ping"})]
         for index, (block, filled) in enumerate(_content(said)):
             events.append(_block_event("call" if block["type"] == "tool_use" else "start", index, block))
             for kind, delta in _deltas(said, block, filled, n_deltas, index):
                 data = {"type": "content_block_delta", "index": index, "delta": delta}
-                events.append(Event(kind, "content_block_delta", data))
-            events.append(Event("stop", "content_block_stop", {"type": "content_block_stop", "index": index}))
+                events.append(StreamEvent(kind, "content_block_delta", data))
+            events.append(StreamEvent("stop", "content_block_stop", {"type": "content_block_stop", "index": index}))
         usage = {"output_tokens": said.usage.output}
         delta = {"stop_reason": STOPS[said.stop], "stop_sequence": None}
-        events.append(Event("stop", "message_delta", {"type": "message_delta", "delta": delta, "usage": usage}))
-        events.append(Event("last", "message_stop", {"type": "message_stop"}))
+        events.append(StreamEvent("stop", "message_delta", {"type": "message_delta", "delta": delta, "usage": usage}))
+        events.append(StreamEvent("last", "message_stop", {"type": "message_stop"}))
         return events
 
 
-def _block_event(kind: Any, index: int, block: Mapping[str, Any]) -> Event:
+def _block_event(kind: Any, index: int, block: Mapping[str, Any]) -> StreamEvent:
     data = {"type": "content_block_start", "index": index, "content_block": block}
-    return Event(kind, "content_block_start", data)
+    return StreamEvent(kind, "content_block_start", data)
 
 
-def _message(said: Said) -> dict[str, Any]:
+def _message(said: FakeReply) -> dict[str, Any]:
     usage = said.usage
     written = usage.cache_write
     return {
@@ -188,7 +188,7 @@ def _message(said: Said) -> dict[str, Any]:
     }
 
 
-def _content(said: Said) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+def _content(said: FakeReply) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
     """Each block as it starts, and what it is filled with."""
     if said.thinking:
         filled = {"thinking": said.thinking, "signature": seal(said.thinking)}
@@ -205,7 +205,7 @@ def _content(said: Said) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
 
 
 def _deltas(
-    said: Said, block: Mapping[str, Any], filled: Mapping[str, Any], n: int, index: int
+    said: FakeReply, block: Mapping[str, Any], filled: Mapping[str, Any], n: int, index: int
 ) -> Iterator[tuple[Any, Any]]:
     if block["type"] == "text":
         yield from (("text", {"type": "text_delta", "text": part}) for part in pieces(filled["text"], n))

@@ -8,7 +8,7 @@ from typing import Any
 
 from retinue.core.image_checks import look
 from retinue.core.values import Assistant, Call, Image, Message, Result, User
-from retinue.testing.fake_llm.dialect import Trouble, Unit, encode, seal
+from retinue.testing.fake_llm.dialect import FakeError, FakeUnit, encode, seal
 from retinue.testing.fake_llm.strict_checks import NAME, words
 
 MESSAGE_FIELDS = words("role content")
@@ -27,8 +27,8 @@ IMAGES = words("image/jpeg image/png image/gif image/webp")
 TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}\Z")
 
 
-def refuse(message: str) -> Trouble:
-    return Trouble(400, "invalid_request_error", message)
+def refuse(message: str) -> FakeError:
+    return FakeError(400, "invalid_request_error", message)
 
 
 class Turns:
@@ -37,7 +37,7 @@ class Turns:
     def __init__(self, *, takes_citations: bool = False) -> None:
         self._takes_citations = takes_citations
         self.messages: list[Message] = []
-        self.units: list[Unit] = []
+        self.units: list[FakeUnit] = []
         self.n_marks = 0
         self._open: list[str] = []
         self._answered: set[str] = set()
@@ -69,7 +69,7 @@ class Turns:
             else:
                 self._user(blocks)
             values = tuple(self.messages[first:])
-            self.units.append(Unit((role, values), self._n_chars, self._n_blocks, self.n_marks > marks))
+            self.units.append(FakeUnit((role, values), self._n_chars, self._n_blocks, self.n_marks > marks))
             before = role
         self._settle()
         if before == "assistant" and not self._is_paused:

@@ -15,14 +15,14 @@ import msgspec
 
 from retinue.core.values import Usage
 from retinue.testing.fake_llm import error_answers as troubles
-from retinue.testing.fake_llm.dialect import Event, Said, encode
-from retinue.testing.fake_llm.fake_request import Scene
+from retinue.testing.fake_llm.dialect import FakeReply, StreamEvent, encode
+from retinue.testing.fake_llm.fake_request import FakeRequest
 from retinue.testing.fake_llm.http_server import JSON, LAST_CHUNK, SSE, chunk, head
 
 MEBIBYTE = 1 << 20
 
 
-def _until(events: Sequence[Event], kind: str, n: int) -> list[Event]:
+def _until(events: Sequence[StreamEvent], kind: str, n: int) -> list[StreamEvent]:
     """The stream up to and with its n-th event of a kind."""
     seen = 0
     for at, event in enumerate(events):
@@ -32,11 +32,11 @@ def _until(events: Sequence[Event], kind: str, n: int) -> list[Event]:
     return list(events[:-1])
 
 
-def _begin(scene: Scene, events: Sequence[Event]) -> None:
+def _begin(scene: FakeRequest, events: Sequence[StreamEvent]) -> None:
     scene.conn.send(scene.stream_head() + b"".join(map(chunk, scene.frames(events))))
 
 
-def _numbered(events: Sequence[Event]) -> list[Event]:
+def _numbered(events: Sequence[StreamEvent]) -> list[StreamEvent]:
     """Where events have numbers, these are consecutive again."""
     out = []
     for n, event in enumerate(events):
@@ -46,33 +46,33 @@ def _numbered(events: Sequence[Event]) -> list[Event]:
     return out
 
 
-async def _say(scene: Scene, events: Sequence[Event]) -> None:
+async def _say(scene: FakeRequest, events: Sequence[StreamEvent]) -> None:
     _begin(scene, events)
     scene.conn.send(LAST_CHUNK)
 
 
-def _failed(code: str, message: str, n: int) -> Event:
+def _failed(code: str, message: str, n: int) -> StreamEvent:
     response = {"id": "resp_1", "object": "response", "status": "failed", "output": []}
     told = {**response, "error": {"code": code, "message": message}}
-    return Event("last", "response.failed", {"type": "response.failed", "sequence_number": n, "response": told})
+    return StreamEvent("last", "response.failed", {"type": "response.failed", "sequence_number": n, "response": told})
 
 
-async def overloaded(scene: Scene) -> None:
+async def overloaded(scene: FakeRequest) -> None:
     if not scene.is_stream:
         return scene.refuse(troubles.overloaded(scene))
     events = _until(scene.partial(), "text", 3)
     match scene.wire.dialect:
         case "anthropic":
             error = {"type": "overloaded_error", "message": "Overloaded"}
-            events.append(Event("last", "error", {"type": "error", "error": error}))
+            events.append(StreamEvent("last", "error", {"type": "error", "error": error}))
         case "openai_responses":
             events.append(_failed("server_is_overloaded", troubles.OPENAI_BUSY, len(events)))
         case _:
-            events.append(Event("last", "", scene.wire.error(troubles.overloaded(scene), scene.heard.n)))
+            events.append(StreamEvent("last", "", scene.wire.error(troubles.overloaded(scene), scene.heard.n)))
     return await _say(scene, events)
 
 
-async def broken(scene: Scene) -> None:
+async def broken(scene: FakeRequest) -> None:
     if not scene.is_stream:
         return scene.refuse(troubles.broken(scene))
     events = [event for event in scene.partial() if event.kind == "start"]
@@ -80,16 +80,16 @@ async def broken(scene: Scene) -> None:
     match scene.wire.dialect:
         case "anthropic":
             error = {"type": "api_error", "message": trouble.message}
-            events.append(Event("last", "error", {"type": "error", "error": error}))
+            events.append(StreamEvent("last", "error", {"type": "error", "error": error}))
         case "openai_responses":
             told = {"code": "server_error", "message": trouble.message, "param": None, "sequence_number": len(events)}
-            events.append(Event("last", "error", {"type": "error", **told}))
+            events.append(StreamEvent("last", "error", {"type": "error", **told}))
         case _:
-            events.append(Event("last", "", scene.wire.error(trouble, scene.heard.n)))
+            events.append(StreamEvent("last", "", scene.wire.error(trouble, scene.heard.n)))
     return await _say(scene, events)
 
 
-async def too_long(scene: Scene) -> None:
+async def too_long(scene: FakeRequest) -> None:
     failed = _failed("context_length_exceeded", troubles.WINDOW, 2)
     if scene.is_stream:
         return await _say(scene, [*scene.partial()[:2], failed])
@@ -97,7 +97,7 @@ async def too_long(scene: Scene) -> None:
     return scene.conn.answer(200, scene.headers, encode(failed.data["response"]))
 
 
-async def stall(scene: Scene) -> None:
+async def stall(scene: FakeRequest) -> None:
     if scene.is_stream:
         _begin(scene, _until(scene.partial(), "text", 3))
     else:
@@ -106,15 +106,15 @@ async def stall(scene: Scene) -> None:
     await scene.silence()
 
 
-async def drip(scene: Scene) -> None:
+async def drip(scene: FakeRequest) -> None:
     await _by_bytes(scene, scene.say(), scene.settings.drip_seconds)
 
 
-async def one_byte(scene: Scene) -> None:
+async def one_byte(scene: FakeRequest) -> None:
     await _by_bytes(scene, scene.say(), 0.0)
 
 
-async def _by_bytes(scene: Scene, said: Said, seconds: float) -> None:
+async def _by_bytes(scene: FakeRequest, said: FakeReply, seconds: float) -> None:
     start, body = scene.whole(said)
     scene.conn.send(start)
     for at in range(len(body)):
@@ -123,11 +123,11 @@ async def _by_bytes(scene: Scene, said: Said, seconds: float) -> None:
         await scene.conn.drain()
 
 
-def _unended(scene: Scene) -> bytes:
+def _unended(scene: FakeRequest) -> bytes:
     return b"".join(scene.frames([event for event in scene.partial() if event.kind != "last"]))
 
 
-async def early_end(scene: Scene) -> None:
+async def early_end(scene: FakeRequest) -> None:
     """FIN before the end of the reply, in a body that ends where the connection does."""
     if scene.is_stream:
         scene.conn.send(scene.stream_head(connection="close") + _unended(scene))
@@ -137,7 +137,7 @@ async def early_end(scene: Scene) -> None:
     scene.conn.finish()
 
 
-async def no_last_event(scene: Scene) -> None:
+async def no_last_event(scene: FakeRequest) -> None:
     """A body that is complete as HTTP, and not as a reply."""
     if scene.is_stream:
         scene.conn.send(scene.stream_head() + chunk(_unended(scene)) + LAST_CHUNK)
@@ -146,7 +146,7 @@ async def no_last_event(scene: Scene) -> None:
         scene.conn.answer(200, scene.headers, body[: len(body) // 2])
 
 
-async def cut_chunk(scene: Scene) -> None:
+async def cut_chunk(scene: FakeRequest) -> None:
     data = _unended(scene) if scene.is_stream else encode(scene.wire.body(scene.say()))
     start = (
         scene.stream_head() if scene.is_stream else head(200, {"content-type": JSON, "transfer-encoding": "chunked"})
@@ -155,14 +155,14 @@ async def cut_chunk(scene: Scene) -> None:
     scene.conn.finish()
 
 
-async def short_length(scene: Scene) -> None:
+async def short_length(scene: FakeRequest) -> None:
     data = _unended(scene) if scene.is_stream else encode(scene.wire.body(scene.say()))
     kind = SSE if scene.is_stream else JSON
     scene.conn.send(head(200, {"content-type": kind, "content-length": str(2 * len(data))}) + data[: len(data) // 2])
     scene.conn.finish()
 
 
-async def reset_in_call(scene: Scene) -> None:
+async def reset_in_call(scene: FakeRequest) -> None:
     said = scene.called()
     if not scene.is_stream:
         start, body = scene.whole(said)
@@ -179,7 +179,7 @@ async def reset_in_call(scene: Scene) -> None:
     return await scene.reset()
 
 
-async def odd_events(scene: Scene) -> None:
+async def odd_events(scene: FakeRequest) -> None:
     """Everything that the standard of server-sent events allows, and fields and events that nobody knows yet."""
     events = scene.wire.events(scene.say(), scene.n_deltas)
     if not scene.is_stream:
@@ -188,7 +188,7 @@ async def odd_events(scene: Scene) -> None:
         )
     unknown = {"anthropic": "future_event", "openai_responses": "response.future.thing"}.get(scene.wire.dialect, "")
     if unknown:
-        events.insert(1, Event("start", unknown, {"type": unknown, "sequence_number": 0, "future": [1]}))
+        events.insert(1, StreamEvent("start", unknown, {"type": unknown, "sequence_number": 0, "future": [1]}))
     events = _numbered(events)
     out = [b"\xef\xbb\xbf: a comment\n\nretry: 3000\n\n"]
     for n, event in enumerate(events):
@@ -208,7 +208,7 @@ async def odd_events(scene: Scene) -> None:
     return None
 
 
-async def bad_json(scene: Scene) -> None:
+async def bad_json(scene: FakeRequest) -> None:
     if not scene.is_stream:
         _, body = scene.whole(scene.say())
         return scene.conn.answer(200, scene.headers, body[: len(body) * 2 // 3])
@@ -222,7 +222,7 @@ async def bad_json(scene: Scene) -> None:
     return None
 
 
-async def huge(scene: Scene) -> None:
+async def huge(scene: FakeRequest) -> None:
     """One event, or one text, of many mebibytes; it is written as fast as it is read."""
     mark = "@huge@"
     said = replace(scene.say(), text=mark, calls=(), stop="end")
@@ -240,7 +240,7 @@ async def huge(scene: Scene) -> None:
     scene.conn.send(after)
 
 
-async def bomb(scene: Scene) -> None:
+async def bomb(scene: FakeRequest) -> None:
     """Compressed a thousandfold. Blocks between two full flushes are independent, so one is sent again and again."""
     line = b": " + b" " * 1021 + b"\n" if scene.is_stream else b" " * 1024
     packer = zlib.compressobj(9, zlib.DEFLATED, 31)
@@ -257,12 +257,12 @@ async def bomb(scene: Scene) -> None:
     scene.conn.finish()
 
 
-async def not_gzip(scene: Scene) -> None:
+async def not_gzip(scene: FakeRequest) -> None:
     start, body = scene.whole(scene.say())
     scene.conn.send(start[:-2] + b"content-encoding: gzip\r\n\r\n" + body)
 
 
-async def twice(scene: Scene) -> None:
+async def twice(scene: FakeRequest) -> None:
     said = scene.say()
     if not scene.is_stream:
         return scene.play(said)
@@ -274,7 +274,7 @@ async def twice(scene: Scene) -> None:
     return await _say(scene, [*events[: at + 1], *events[at:]])
 
 
-async def two_ends(scene: Scene) -> None:
+async def two_ends(scene: FakeRequest) -> None:
     said = scene.say()
     if not scene.is_stream:
         return scene.play(said)
@@ -282,7 +282,7 @@ async def two_ends(scene: Scene) -> None:
     return await _say(scene, _numbered([*events, events[-1]]))
 
 
-async def more_after_end(scene: Scene) -> None:
+async def more_after_end(scene: FakeRequest) -> None:
     said = scene.say()
     if not scene.is_stream:
         return scene.play(said)
@@ -292,9 +292,9 @@ async def more_after_end(scene: Scene) -> None:
     return await _say(scene, _numbered([*events, *late]))
 
 
-def never(scene: Scene) -> Any:
+def never(scene: FakeRequest) -> Any:
     return scene.silence()
 
 
-async def reset(scene: Scene) -> None:
+async def reset(scene: FakeRequest) -> None:
     scene.conn.reset()

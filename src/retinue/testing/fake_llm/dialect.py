@@ -15,7 +15,7 @@ from typing import Any, Final, Literal, NamedTuple, Protocol, get_args
 import msgspec
 
 from retinue.core.values import Assistant, Call, Message, ToolSchema, Usage, User
-from retinue.testing.fake_llm.http_server import Ask
+from retinue.testing.fake_llm.http_server import HttpRequest
 
 Dialect = Literal["anthropic", "openai_chat", "openai_responses", "gemini"]
 DIALECTS: Final[tuple[Dialect, ...]] = get_args(Dialect)
@@ -43,7 +43,7 @@ decode = msgspec.json.Decoder().decode
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
+class ParsedRequest:
     """One request as it was understood. `headers` has no keys, `raw` is the body as it came."""
 
     n: int
@@ -69,7 +69,7 @@ class Heard:
         return sum(isinstance(m, Assistant) for m in self.messages)
 
 
-class Unit(NamedTuple):
+class FakeUnit(NamedTuple):
     """A piece of the prompt that the cache can end behind. `is_marked` says that the request asks for that."""
 
     value: object
@@ -79,7 +79,7 @@ class Unit(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Prompt:
+class ParsedPrompt:
     """What a dialect read: the parts of the request, and its prefix in units. `has_marks` says that the dialect caches
     only where it is asked to; `has_ids` that calls are given ids."""
 
@@ -87,7 +87,7 @@ class Prompt:
     system: str
     messages: tuple[Message, ...]
     tools: tuple[ToolSchema, ...]
-    units: Sequence[Unit]
+    units: Sequence[FakeUnit]
     stream: bool = False
     max_output: int | None = None
     is_thinking: bool = False
@@ -98,7 +98,7 @@ class Prompt:
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class FakeReply:
     """A reply before it is put into a dialect's words. The arguments of a call need not be JSON."""
 
     id: str
@@ -113,7 +113,7 @@ class Said:
     wants_usage: bool = True
 
 
-class Event(NamedTuple):
+class StreamEvent(NamedTuple):
     """One event of a stream. `kind` says what it carries."""
 
     kind: Literal["start", "think", "text", "call", "args", "stop", "last"]
@@ -121,7 +121,7 @@ class Event(NamedTuple):
     data: Mapping[str, Any] | str
 
 
-class Trouble(Exception):
+class FakeError(Exception):
     """An error answer. `kind` is the provider's own word for it: a type, or a status in capitals."""
 
     def __init__(
@@ -145,23 +145,23 @@ class Trouble(Exception):
         self.headers = headers or {}
 
 
-class Wire(Protocol):
+class FakeDialect(Protocol):
     """One dialect: strict when it reads, plain when it writes."""
 
     dialect: Dialect
 
-    def read(self, ask: Ask, model: str) -> Prompt: ...
+    def read(self, ask: HttpRequest, model: str) -> ParsedPrompt: ...
 
-    def body(self, said: Said) -> dict[str, Any]: ...
+    def body(self, said: FakeReply) -> dict[str, Any]: ...
 
-    def events(self, said: Said, n_deltas: int) -> list[Event]: ...
+    def events(self, said: FakeReply, n_deltas: int) -> list[StreamEvent]: ...
 
-    def error(self, trouble: Trouble, n: int) -> dict[str, Any]: ...
+    def error(self, trouble: FakeError, n: int) -> dict[str, Any]: ...
 
     def headers(self, n: int) -> dict[str, str]: ...
 
 
-def frame(dialect: Dialect, event: Event) -> bytes:
+def frame(dialect: Dialect, event: StreamEvent) -> bytes:
     """An event as the dialect's server sends it."""
     data = event.data.encode() if isinstance(event.data, str) else encode(event.data)
     if dialect == "gemini":
@@ -203,7 +203,7 @@ class PromptCache:
         self._size = size
         self._seen: dict[int, None] = {}
 
-    def measure(self, dialect: Dialect, prompt: Prompt) -> Usage:
+    def measure(self, dialect: Dialect, prompt: ParsedPrompt) -> Usage:
         """The input, and how much of it was read from the cache and written to it; then the prefix is remembered."""
         so_far, n_chars = hash((dialect, prompt.model)), 0
         hashes, sizes = [], []
@@ -225,7 +225,7 @@ class PromptCache:
     def _longest(self, hashes: Sequence[int]) -> int:
         return next((n for n in range(len(hashes) - 1, -1, -1) if hashes[n] in self._seen), -1)
 
-    def _hit(self, units: Sequence[Unit], hashes: Sequence[int], marks: Sequence[int]) -> int:
+    def _hit(self, units: Sequence[FakeUnit], hashes: Sequence[int], marks: Sequence[int]) -> int:
         for mark in reversed(marks):
             n_blocks = 0
             for n in range(mark, -1, -1):

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from retinue.testing.fake_llm.dialect import Trouble
-from retinue.testing.fake_llm.fake_request import Scene
+from retinue.testing.fake_llm.dialect import FakeError
+from retinue.testing.fake_llm.fake_request import FakeRequest
 from retinue.testing.fake_llm.http_server import head
 
 RPC = "type.googleapis.com/google.rpc"
@@ -22,7 +22,7 @@ WINDOW = (
 GEMINI_WINDOW = "The input token count (208310) exceeds the maximum number of tokens allowed (200000)."
 
 
-def _of(scene: Scene, anthropic: Trouble, openai: Trouble, gemini: Trouble) -> Trouble:
+def _of(scene: FakeRequest, anthropic: FakeError, openai: FakeError, gemini: FakeError) -> FakeError:
     match scene.wire.dialect:
         case "anthropic":
             return anthropic
@@ -32,19 +32,19 @@ def _of(scene: Scene, anthropic: Trouble, openai: Trouble, gemini: Trouble) -> T
             return openai
 
 
-def _anthropic(status: int, kind: str, message: str, **more: Any) -> Trouble:
-    return Trouble(status, kind, message, **more)
+def _anthropic(status: int, kind: str, message: str, **more: Any) -> FakeError:
+    return FakeError(status, kind, message, **more)
 
 
-def _openai(status: int, message: str, code: str | None = None, kind: str = "server_error", **more: Any) -> Trouble:
-    return Trouble(status, kind, message, code=code, **more)
+def _openai(status: int, message: str, code: str | None = None, kind: str = "server_error", **more: Any) -> FakeError:
+    return FakeError(status, kind, message, code=code, **more)
 
 
-def _gemini(status: int, kind: str, message: str, **more: Any) -> Trouble:
-    return Trouble(status, kind, message, **more)
+def _gemini(status: int, kind: str, message: str, **more: Any) -> FakeError:
+    return FakeError(status, kind, message, **more)
 
 
-def rate_limit(scene: Scene) -> Trouble:
+def rate_limit(scene: FakeRequest) -> FakeError:
     asked = scene.settings.retry_after_seconds
     seven, short, long = (7.0, 1.5, 34.0) if asked is None else (asked, asked, asked)
     info = [{"@type": f"{RPC}.RetryInfo", "retryDelay": f"{long:g}s"}]
@@ -63,7 +63,7 @@ def rate_limit(scene: Scene) -> Trouble:
     )
 
 
-def spent(scene: Scene) -> Trouble:
+def spent(scene: FakeRequest) -> FakeError:
     limit = {"error_code": "enforced_spend_limit_reached"}
     quota = {
         "quotaMetric": "generativelanguage.googleapis.com/generate_content_free_tier_requests",
@@ -80,7 +80,7 @@ def spent(scene: Scene) -> Trouble:
     )
 
 
-def unpaid(scene: Scene) -> Trouble:
+def unpaid(scene: FakeRequest) -> FakeError:
     return _of(
         scene,
         _anthropic(402, "billing_error", "There is a problem with your billing. Please check your payment details."),
@@ -93,12 +93,12 @@ def unpaid(scene: Scene) -> Trouble:
     )
 
 
-def no_credit(scene: Scene) -> Trouble:
+def no_credit(scene: FakeRequest) -> FakeError:
     text = "Your credit balance is too low to access the Anthropic API. Please go to Plans & Billing to upgrade."
     return _anthropic(400, "invalid_request_error", text)
 
 
-def overloaded(scene: Scene) -> Trouble:
+def overloaded(scene: FakeRequest) -> FakeError:
     return _of(
         scene,
         _anthropic(529, "overloaded_error", "Overloaded"),
@@ -107,11 +107,11 @@ def overloaded(scene: Scene) -> Trouble:
     )
 
 
-def slow_down(scene: Scene) -> Trouble:
+def slow_down(scene: FakeRequest) -> FakeError:
     return _openai(503, "Please reduce your request rate and try again.", "slow_down")
 
 
-def broken(scene: Scene) -> Trouble:
+def broken(scene: FakeRequest) -> FakeError:
     return _of(
         scene,
         _anthropic(500, "api_error", "Internal server error"),
@@ -120,7 +120,7 @@ def broken(scene: Scene) -> Trouble:
     )
 
 
-def timed_out(scene: Scene) -> Trouble:
+def timed_out(scene: FakeRequest) -> FakeError:
     return _of(
         scene,
         _anthropic(504, "timeout_error", "Request timed out"),
@@ -129,7 +129,7 @@ def timed_out(scene: Scene) -> Trouble:
     )
 
 
-def bad_key(scene: Scene) -> Trouble:
+def bad_key(scene: FakeRequest) -> FakeError:
     key = scene.ask.key
     shown = f"{key[:4]}{'*' * max(len(key) - 8, 4)}{key[-4:]}"
     reason = [{"@type": f"{RPC}.ErrorInfo", "reason": "API_KEY_INVALID", "domain": "googleapis.com"}]
@@ -141,7 +141,7 @@ def bad_key(scene: Scene) -> Trouble:
     )
 
 
-def forbidden(scene: Scene) -> Trouble:
+def forbidden(scene: FakeRequest) -> FakeError:
     text = f"The key {scene.ask.key} does not have permission to use this resource."
     return _of(
         scene,
@@ -151,7 +151,7 @@ def forbidden(scene: Scene) -> Trouble:
     )
 
 
-def no_model(scene: Scene) -> Trouble:
+def no_model(scene: FakeRequest) -> FakeError:
     model = scene.heard.model
     text = f"The model `{model}` does not exist or you do not have access to it."
     return _of(
@@ -162,7 +162,7 @@ def no_model(scene: Scene) -> Trouble:
     )
 
 
-def too_long(scene: Scene) -> Trouble:
+def too_long(scene: FakeRequest) -> FakeError:
     param = "input" if scene.wire.dialect == "openai_responses" else "messages"
     return _of(
         scene,
@@ -172,11 +172,11 @@ def too_long(scene: Scene) -> Trouble:
     )
 
 
-def too_long_and_broken(scene: Scene) -> Trouble:
+def too_long_and_broken(scene: FakeRequest) -> FakeError:
     return _gemini(500, "INTERNAL", GEMINI_WINDOW)
 
 
-def too_large(scene: Scene) -> Trouble:
+def too_large(scene: FakeRequest) -> FakeError:
     return _of(
         scene,
         _anthropic(413, "request_too_large", "Request exceeds the maximum size"),
@@ -185,7 +185,7 @@ def too_large(scene: Scene) -> Trouble:
     )
 
 
-def orphan(scene: Scene) -> Trouble:
+def orphan(scene: FakeRequest) -> FakeError:
     chat = (
         "An assistant message with 'tool_calls' must be followed by tool messages responding to each 'tool_call_id'. "
         "The following tool_call_ids did not have response messages: call_1"
@@ -210,7 +210,7 @@ def orphan(scene: Scene) -> Trouble:
     )
 
 
-def bad_seal(scene: Scene) -> Trouble:
+def bad_seal(scene: FakeRequest) -> FakeError:
     return _of(
         scene,
         _anthropic(400, "invalid_request_error", "messages.1.content.0: Invalid `signature` in `thinking` block"),
@@ -224,7 +224,7 @@ def bad_seal(scene: Scene) -> Trouble:
     )
 
 
-def bad_schema(scene: Scene) -> Trouble:
+def bad_schema(scene: FakeRequest) -> FakeError:
     name = scene.heard.tools[0].name if scene.heard.tools else "lookup"
     chat = scene.wire.dialect == "openai_chat"
     field = "tools[0].function_declarations[0].parameters"
@@ -248,7 +248,7 @@ def bad_schema(scene: Scene) -> Trouble:
     )
 
 
-def page(scene: Scene, status: int, title: str) -> None:
+def page(scene: FakeRequest, status: int, title: str) -> None:
     """What a proxy in between says: a page, in no provider's shape."""
     text = (
         f"<html>\r\n<head><title>{status} {title}</title></head>\r\n<body>\r\n<center><h1>{status} {title}</h1>"
@@ -257,10 +257,10 @@ def page(scene: Scene, status: int, title: str) -> None:
     scene.conn.answer(status, {"server": "cloudflare"}, text.encode(), "text/html; charset=UTF-8")
 
 
-def redirect(scene: Scene) -> None:
+def redirect(scene: FakeRequest) -> None:
     scene.conn.send(head(307, {"location": scene.settings.elsewhere, "content-length": "0"}))
 
 
-def giant_header(scene: Scene) -> None:
+def giant_header(scene: FakeRequest) -> None:
     start, body = scene.whole(scene.say())
     scene.conn.send(start[:-2] + b"x-giant: " + b"x" * scene.settings.header_bytes + b"\r\n\r\n" + body)

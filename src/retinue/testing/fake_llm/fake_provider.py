@@ -22,17 +22,27 @@ from typing import Any, TypeGuard
 
 from retinue.errors import ConfigError, ModelError, ModelUnavailable
 from retinue.testing.fake_llm import error_answers as troubles
-from retinue.testing.fake_llm.anthropic_api import Anthropic
-from retinue.testing.fake_llm.dialect import DIALECTS, Dialect, Heard, Prompt, PromptCache, Said, Trouble, Wire, encode
-from retinue.testing.fake_llm.fake_request import Scene, Settings
+from retinue.testing.fake_llm.anthropic_api import AnthropicApi
+from retinue.testing.fake_llm.dialect import (
+    DIALECTS,
+    Dialect,
+    FakeDialect,
+    FakeError,
+    FakeReply,
+    ParsedPrompt,
+    ParsedRequest,
+    PromptCache,
+    encode,
+)
+from retinue.testing.fake_llm.fake_request import FakeRequest, FakeSettings
 from retinue.testing.fake_llm.fault_catalog import FAULTS, FLAPS, Fault, Outcome, asked
-from retinue.testing.fake_llm.gemini_api import Gemini
-from retinue.testing.fake_llm.http_server import Ask, Connection
-from retinue.testing.fake_llm.openai_chat_api import Chat
-from retinue.testing.fake_llm.openai_responses_api import Responses
+from retinue.testing.fake_llm.gemini_api import GeminiApi
+from retinue.testing.fake_llm.http_server import HttpConnection, HttpRequest
+from retinue.testing.fake_llm.openai_chat_api import OpenAIChatApi
+from retinue.testing.fake_llm.openai_responses_api import OpenAIResponsesApi
 from retinue.testing.fake_llm.script import Line, Script, compose, line_of, load
 
-Faults = Sequence[str | None] | Callable[[Heard, int], str | None]
+Faults = Sequence[str | None] | Callable[[ParsedRequest, int], str | None]
 DEFAULT: tuple[Line, ...] = ("Done.",)
 GEMINI_PATH = re.compile(r"/v1(?:beta)?/(?:models|tunedModels)/([^/:]+):(?:generateContent|streamGenerateContent)\Z")
 
@@ -66,13 +76,13 @@ class FakeLLM:
         faults: Faults = (),
         seconds: float = 0.0,
         chunks: int = 3,
-        settings: Settings | None = None,
+        settings: FakeSettings | None = None,
         port: int = 0,
     ) -> None:
         if not callable(script) and (isinstance(script, str) or not script):
             raise ConfigError("a script is a list of at least one line, or a function")
-        self.settings = settings or Settings()
-        self.requests: list[Heard] = []
+        self.settings = settings or FakeSettings()
+        self.requests: list[ParsedRequest] = []
         """What was heard, the last of it (`Settings.keep`)."""
         self.violations: list[Violation] = []
         self.injected: list[tuple[int, str]] = []
@@ -95,14 +105,14 @@ class FakeLLM:
         self._failed: dict[tuple[str, int], None] = {}
         self._outage_until: float | None = None
         self._server: asyncio.Server | None = None
-        self._live: set[Connection] = set()
-        self._gemini = Gemini()
-        self._paths: dict[str, Wire] = {
-            "/v1/messages": Anthropic(),
-            "/v1/chat/completions": Chat(),
-            "/v1/responses": Responses(),
+        self._live: set[HttpConnection] = set()
+        self._gemini = GeminiApi()
+        self._paths: dict[str, FakeDialect] = {
+            "/v1/messages": AnthropicApi(),
+            "/v1/chat/completions": OpenAIChatApi(),
+            "/v1/responses": OpenAIResponsesApi(),
         }
-        self._wires: dict[Dialect, Wire] = {wire.dialect: wire for wire in (*self._paths.values(), self._gemini)}
+        self._wires: dict[Dialect, FakeDialect] = {wire.dialect: wire for wire in (*self._paths.values(), self._gemini)}
 
     async def __aenter__(self) -> FakeLLM:
         await self.start()
@@ -145,11 +155,11 @@ class FakeLLM:
         """So many connections are open now."""
         return len(self._live)
 
-    def _connect(self) -> Connection:
+    def _connect(self) -> HttpConnection:
         self.connections += 1
-        return Connection(self._serve, self._live, self.settings.max_body)
+        return HttpConnection(self._serve, self._live, self.settings.max_body)
 
-    def _serve(self, conn: Connection, ask: Ask) -> Coroutine[Any, Any, None] | None:
+    def _serve(self, conn: HttpConnection, ask: HttpRequest) -> Coroutine[Any, Any, None] | None:
         if ask.path == "/stats":
             conn.answer(200, {}, encode(self.stats()))
             return None
@@ -158,7 +168,7 @@ class FakeLLM:
         wire, model = self._route(ask.path)
         try:
             prompt = self._read(wire, ask, model)
-            heard = Heard(
+            heard = ParsedRequest(
                 n=n,
                 dialect=wire.dialect,
                 model=prompt.model,
@@ -173,13 +183,13 @@ class FakeLLM:
             self._keep(heard)
             fault = self._fault(heard, self._named(heard, prompt, ask))
             line = line_of(self._script, heard)
-        except Trouble as trouble:
+        except FakeError as trouble:
             self._violated(conn, wire, trouble, n)
             return None
         except Exception as error:
             self._violated(conn, wire, _script_trouble(wire, error), n)
             return None
-        scene = Scene(conn, ask, heard, prompt, wire, self.settings, self._chunks, _nothing)
+        scene = FakeRequest(conn, ask, heard, prompt, wire, self.settings, self._chunks, _nothing)
         if fault is None and not self._seconds and not self.settings.pace_seconds and _is_plain(line):
             scene.play(compose(line, heard, prompt, self._cache.measure))
             return None
@@ -187,7 +197,7 @@ class FakeLLM:
             conn.unheard = line  # closed if the client goes away before it has begun
         return self._answer(scene, fault, line)
 
-    def _route(self, path: str) -> tuple[Wire, str | None]:
+    def _route(self, path: str) -> tuple[FakeDialect, str | None]:
         """Who answers at this path, or whose words are used to say that nobody does; and the model that it names."""
         if found := GEMINI_PATH.match(path):
             return self._gemini, found[1]
@@ -197,7 +207,7 @@ class FakeLLM:
             return self._gemini, None
         return self._paths["/v1/messages" if path.startswith("/v1/messages") else "/v1/chat/completions"], None
 
-    def _read(self, wire: Wire, ask: Ask, model: str | None) -> Prompt:
+    def _read(self, wire: FakeDialect, ask: HttpRequest, model: str | None) -> ParsedPrompt:
         if model is None:
             raise _plain_trouble(wire, 404, f"Not found: {ask.path}")
         if ask.method != "POST":
@@ -209,16 +219,16 @@ class FakeLLM:
         except (AttributeError, KeyError, TypeError, ValueError) as error:  # a type that no rule asked about
             raise _plain_trouble(wire, 400, f"The request has a value of the wrong type: {error}") from error
 
-    def _violated(self, conn: Connection, wire: Wire, trouble: Trouble, n: int) -> None:
+    def _violated(self, conn: HttpConnection, wire: FakeDialect, trouble: FakeError, n: int) -> None:
         self.violations.append(Violation(n, wire.dialect, trouble.status, trouble.message))
         conn.answer(trouble.status, {**wire.headers(n), **trouble.headers}, encode(wire.error(trouble, n)))
 
-    def _keep(self, heard: Heard) -> None:
+    def _keep(self, heard: ParsedRequest) -> None:
         self.requests.append(heard)
         if len(self.requests) > 2 * self.settings.keep:
             del self.requests[: -self.settings.keep or None]
 
-    def _fault(self, heard: Heard, name: str | None) -> Fault | None:
+    def _fault(self, heard: ParsedRequest, name: str | None) -> Fault | None:
         """The fault that this request meets, if it meets one: an outage goes before all others, and is over one day."""
         now = asyncio.get_running_loop().time()
         if self._outage_until is not None and now < self._outage_until:
@@ -238,7 +248,7 @@ class FakeLLM:
         self.injected.append((heard.n, name))
         return fault
 
-    def _named(self, heard: Heard, prompt: Prompt, ask: Ask) -> str | None:
+    def _named(self, heard: ParsedRequest, prompt: ParsedPrompt, ask: HttpRequest) -> str | None:
         if ask.key in self.refused_keys:
             return self.refused_keys[ask.key]
         header = ask.headers.get("x-fault")
@@ -259,7 +269,7 @@ class FakeLLM:
                 del self._failed[next(iter(self._failed))]
         return name
 
-    async def _answer(self, scene: Scene, fault: Fault | None, line: Line | Awaitable[Line]) -> None:
+    async def _answer(self, scene: FakeRequest, fault: Fault | None, line: Line | Awaitable[Line]) -> None:
         self.open += 1
         try:
             said = await self._awaited(scene.wire, line) if inspect.isawaitable(line) else line
@@ -267,7 +277,7 @@ class FakeLLM:
                 fault, said = fault or self._fault(scene.heard, said), DEFAULT[0]
             await asyncio.sleep(self._seconds)
             await self._perform(scene, fault, said)
-        except Trouble as trouble:
+        except FakeError as trouble:
             self._violated(scene.conn, scene.wire, trouble, scene.heard.n)
         except asyncio.CancelledError:
             self.disconnects += scene.conn.is_lost and not scene.conn.is_ended
@@ -275,7 +285,7 @@ class FakeLLM:
         finally:
             self.open -= 1
 
-    async def _perform(self, scene: Scene, fault: Fault | None, line: Line) -> None:
+    async def _perform(self, scene: FakeRequest, fault: Fault | None, line: Line) -> None:
         said = DEFAULT[0] if isinstance(line, BaseException) else line
         scene.say = lambda: compose(said, scene.heard, scene.prompt, self._cache.measure)
         if fault is not None:
@@ -285,7 +295,7 @@ class FakeLLM:
         else:
             await scene.play_slowly(scene.say())
 
-    async def _awaited(self, wire: Wire, line: Awaitable[Line]) -> Line:
+    async def _awaited(self, wire: FakeDialect, line: Awaitable[Line]) -> Line:
         try:
             return await line
         except Exception as error:
@@ -311,27 +321,27 @@ def _is_plain(line: Line | Awaitable[Line]) -> TypeGuard[Line]:
     return not isinstance(line, BaseException) and not inspect.isawaitable(line)
 
 
-def _script_trouble(wire: Wire, error: Exception) -> Trouble:
+def _script_trouble(wire: FakeDialect, error: Exception) -> FakeError:
     return _plain_trouble(wire, 500, f"The script or the faults failed: {type(error).__name__}: {error}")
 
 
-def _plain_trouble(wire: Wire, status: int, message: str) -> Trouble:
+def _plain_trouble(wire: FakeDialect, status: int, message: str) -> FakeError:
     match wire.dialect:
         case "gemini":
             kinds = {404: "NOT_FOUND", 405: "UNIMPLEMENTED", 500: "INTERNAL"}
-            return Trouble(status, kinds.get(status, "INVALID_ARGUMENT"), message)
+            return FakeError(status, kinds.get(status, "INVALID_ARGUMENT"), message)
         case "anthropic":
             kinds = {404: "not_found_error", 413: "request_too_large", 500: "api_error"}
-            return Trouble(status, kinds.get(status, "invalid_request_error"), message)
+            return FakeError(status, kinds.get(status, "invalid_request_error"), message)
         case _:
-            return Trouble(status, "server_error" if status == 500 else "invalid_request_error", message)
+            return FakeError(status, "server_error" if status == 500 else "invalid_request_error", message)
 
 
-def _nothing() -> Said:
+def _nothing() -> FakeReply:
     raise AssertionError("the line is not known yet")
 
 
-def _told(scene: Scene, error: BaseException) -> Trouble:
+def _told(scene: FakeRequest, error: BaseException) -> FakeError:
     """An exception in a script, as the provider would say it."""
     trouble = troubles.broken(scene)
     if isinstance(error, ModelUnavailable):
@@ -366,7 +376,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = parser.parse_args(argv)
     try:
         script = load(options.script) if options.script else DEFAULT
-        settings = Settings(keep=0)
+        settings = FakeSettings(keep=0)
         llm = FakeLLM(
             script, seconds=options.latency / 1000, chunks=options.chunks, port=options.port, settings=settings
         )
@@ -382,10 +392,10 @@ __all__ = [
     "FAULTS",
     "Dialect",
     "FakeLLM",
+    "FakeSettings",
     "Fault",
-    "Heard",
     "Outcome",
-    "Settings",
+    "ParsedRequest",
     "Violation",
     "main",
 ]

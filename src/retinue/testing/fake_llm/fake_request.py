@@ -8,14 +8,23 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from retinue.core.values import Call
-from retinue.testing.fake_llm.dialect import Event, Heard, Prompt, Said, Trouble, Wire, encode, frame
-from retinue.testing.fake_llm.http_server import JSON, LAST_CHUNK, SSE, Ask, Connection, chunk, head
+from retinue.testing.fake_llm.dialect import (
+    FakeDialect,
+    FakeError,
+    FakeReply,
+    ParsedPrompt,
+    ParsedRequest,
+    StreamEvent,
+    encode,
+    frame,
+)
+from retinue.testing.fake_llm.http_server import JSON, LAST_CHUNK, SSE, HttpConnection, HttpRequest, chunk, head
 
 FILLER = "Let me see what there is to find out about this, step by step."
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class FakeSettings:
     """The numbers of a fake provider. The defaults are those of real ones; a test that waits makes them small."""
 
     pace_seconds: float = 0.0
@@ -53,17 +62,17 @@ class Settings:
 
 
 @dataclass(slots=True)
-class Scene:
+class FakeRequest:
     """`say` makes the reply that the script has for this request; faults that need none do not ask for it."""
 
-    conn: Connection
-    ask: Ask
-    heard: Heard
-    prompt: Prompt
-    wire: Wire
-    settings: Settings
+    conn: HttpConnection
+    ask: HttpRequest
+    heard: ParsedRequest
+    prompt: ParsedPrompt
+    wire: FakeDialect
+    settings: FakeSettings
     n_deltas: int
-    say: Callable[[], Said]
+    say: Callable[[], FakeReply]
 
     @property
     def is_stream(self) -> bool:
@@ -73,13 +82,13 @@ class Scene:
     def headers(self) -> dict[str, str]:
         return self.wire.headers(self.heard.n)
 
-    def refuse(self, trouble: Trouble) -> None:
+    def refuse(self, trouble: FakeError) -> None:
         told: Any = self.wire.error(trouble, self.heard.n)
         if self.is_stream and not self.prompt.is_sse:
             told = [told]
         self.conn.answer(trouble.status, {**self.headers, **trouble.headers}, encode(told))
 
-    def play(self, said: Said) -> None:
+    def play(self, said: FakeReply) -> None:
         """The reply, as it should be."""
         if not self.is_stream:
             self.conn.answer(200, self.headers, encode(self.wire.body(said)))
@@ -90,7 +99,7 @@ class Scene:
             self.conn.send(chunk(data))
         self.conn.send(LAST_CHUNK)
 
-    async def play_slowly(self, said: Said) -> None:
+    async def play_slowly(self, said: FakeReply) -> None:
         if not self.is_stream:
             return self.play(said)
         self.conn.send(self.stream_head())
@@ -107,19 +116,19 @@ class Scene:
         extra = {name.replace("_", "-"): value for name, value in more.items()}
         return head(200, {"content-type": kind, "cache-control": "no-cache", **framing, **self.headers, **extra})
 
-    def writes(self, said: Said) -> list[bytes]:
+    def writes(self, said: FakeReply) -> list[bytes]:
         """A stream in as many writes as there are deltas asked for in a text."""
         frames = self.frames(self.wire.events(said, self.n_deltas))
         size = -(-len(frames) // max(self.n_deltas, 1))
         return [b"".join(frames[at : at + size]) for at in range(0, len(frames), size)]
 
-    def frames(self, events: Sequence[Event]) -> list[bytes]:
+    def frames(self, events: Sequence[StreamEvent]) -> list[bytes]:
         if self.prompt.is_sse:
             return [frame(self.wire.dialect, event) for event in events]
         parts = [encode(event.data) for event in events]
         return [b"[" + parts[0], *(b",\r\n" + part for part in parts[1:]), b"]"]
 
-    def whole(self, said: Said) -> tuple[bytes, bytes]:
+    def whole(self, said: FakeReply) -> tuple[bytes, bytes]:
         """Head and body of the reply, correct to the last byte."""
         if self.is_stream:
             frames = self.frames(self.wire.events(said, self.n_deltas))
@@ -127,12 +136,12 @@ class Scene:
         body = encode(self.wire.body(said))
         return head(200, {"content-type": JSON, "content-length": str(len(body)), **self.headers}), body
 
-    def partial(self) -> list[Event]:
+    def partial(self) -> list[StreamEvent]:
         """A stream long enough to be broken after some deltas of text."""
         said = self.say()
         return self.wire.events(replace(said, text=said.text if len(said.text) > 24 else FILLER), 6)
 
-    def called(self) -> Said:
+    def called(self) -> FakeReply:
         """The reply with at least one call in it."""
         said = self.say()
         if said.calls:

@@ -15,11 +15,11 @@ from typing import Any, Literal
 from retinue.core.values import Call
 from retinue.testing.fake_llm import broken_streams as breaks
 from retinue.testing.fake_llm import error_answers as troubles
-from retinue.testing.fake_llm.dialect import DIALECTS, Dialect, Said, Trouble, encode, loads
-from retinue.testing.fake_llm.fake_request import Scene
+from retinue.testing.fake_llm.dialect import DIALECTS, Dialect, FakeError, FakeReply, encode, loads
+from retinue.testing.fake_llm.fake_request import FakeRequest
 
 Outcome = Literal["R", "P", "T", "M", "S", "OK"]
-Act = Callable[[Scene], Awaitable[None]]
+Act = Callable[[FakeRequest], Awaitable[None]]
 ASKED = re.compile(r"fault-(F\d+[a-z]?)(-then-ok)?(?![\w])")
 HOLE = "\ufdd0"
 """Stands for half a surrogate pair until the text is bytes: no encoder writes one."""
@@ -53,37 +53,37 @@ def asked(text: str) -> tuple[str, bool] | None:
     return (found[1], found[2] is not None) if found else None
 
 
-def _status(tell: Callable[[Scene], Trouble]) -> Act:
-    async def act(scene: Scene) -> None:
+def _status(tell: Callable[[FakeRequest], FakeError]) -> Act:
+    async def act(scene: FakeRequest) -> None:
         scene.refuse(tell(scene))
 
     return act
 
 
 def _at_once(tell: Callable[..., None], *args: Any) -> Act:
-    async def act(scene: Scene) -> None:
+    async def act(scene: FakeRequest) -> None:
         tell(scene, *args)
 
     return act
 
 
-def _reply(change: Callable[[Scene], Said]) -> Act:
-    async def act(scene: Scene) -> None:
+def _reply(change: Callable[[FakeRequest], FakeReply]) -> Act:
+    async def act(scene: FakeRequest) -> None:
         scene.play(change(scene))
 
     return act
 
 
-def _empty(scene: Scene) -> Said:
+def _empty(scene: FakeRequest) -> FakeReply:
     stop: Any = "nothing" if scene.wire.dialect == "gemini" else "end"
     return replace(scene.say(), text="", calls=(), thinking="", stop=stop)
 
 
-def _empty_content(scene: Scene) -> Said:
+def _empty_content(scene: FakeRequest) -> FakeReply:
     return replace(scene.say(), text="", calls=(), thinking="", stop="end")
 
 
-def _cut_call(scene: Scene) -> Said:
+def _cut_call(scene: FakeRequest) -> FakeReply:
     said = scene.called()
     if scene.wire.dialect == "gemini":
         return replace(said, text="I am about to", calls=(), stop="length")
@@ -93,13 +93,13 @@ def _cut_call(scene: Scene) -> Said:
     return replace(said, calls=(*said.calls[:-1], cut), stop="length")
 
 
-def _cut_text(scene: Scene) -> Said:
+def _cut_text(scene: FakeRequest) -> FakeReply:
     said = scene.say()
     text = said.text or "I was about to say"
     return replace(said, text=text[: max(len(text) // 2, 1)], calls=(), stop="length")
 
 
-def _refused(scene: Scene) -> Said:
+def _refused(scene: FakeRequest) -> FakeReply:
     said = replace(scene.say(), calls=())
     match scene.wire.dialect:
         case "anthropic":
@@ -110,29 +110,29 @@ def _refused(scene: Scene) -> Said:
             return replace(said, text="", refusal="I cannot help with that.", stop="end")
 
 
-def _stopped(stop: Any) -> Callable[[Scene], Said]:
+def _stopped(stop: Any) -> Callable[[FakeRequest], FakeReply]:
     return lambda scene: replace(scene.say(), text="", calls=(), stop=stop)
 
 
-def _with_args(scene: Scene, args: str) -> Said:
+def _with_args(scene: FakeRequest, args: str) -> FakeReply:
     said = scene.called()
     first = said.calls[0]
     return replace(said, calls=(Call(id=first.id, name=first.name, args=args), *said.calls[1:]))
 
 
-def _bad_args(scene: Scene) -> Said:
+def _bad_args(scene: FakeRequest) -> FakeReply:
     if scene.wire.dialect == "gemini":
         return replace(scene.say(), text="", calls=(), stop="malformed")
     return _with_args(scene, '{"path": "a", ' if scene.wire.dialect == "anthropic" else '{"path":}')
 
 
-def _text_for_args(scene: Scene) -> Said:
+def _text_for_args(scene: FakeRequest) -> FakeReply:
     if scene.wire.dialect == "gemini":
         return _text_for_object(scene)
     return _with_args(scene, encode(scene.called().calls[0].args).decode())
 
 
-def _text_for_object(scene: Scene) -> Said:
+def _text_for_object(scene: FakeRequest) -> FakeReply:
     """Each object in the arguments as a text; if there is none, one where the tool declares it."""
     call = scene.called().calls[0]
     args = loads(call.args)
@@ -149,8 +149,8 @@ def _text_for_object(scene: Scene) -> Said:
     return _with_args(scene, encode(args).decode())
 
 
-def _named(name: str) -> Callable[[Scene], Said]:
-    def change(scene: Scene) -> Said:
+def _named(name: str) -> Callable[[FakeRequest], FakeReply]:
+    def change(scene: FakeRequest) -> FakeReply:
         said = scene.called()
         first = said.calls[0]
         called = Call(id=first.id, name=name.replace("*", first.name), args=first.args)
@@ -159,28 +159,28 @@ def _named(name: str) -> Callable[[Scene], Said]:
     return change
 
 
-def _storm(scene: Scene) -> Said:
+def _storm(scene: FakeRequest) -> FakeReply:
     said = scene.called()
     first = said.calls[0]
     calls = [Call(id=f"{first.id}_{n}", name=first.name, args=first.args) for n in range(scene.settings.n_storm)]
     return replace(said, calls=tuple(calls), stop="calls")
 
 
-def _paused(scene: Scene) -> Said:
+def _paused(scene: FakeRequest) -> FakeReply:
     text = "I am still searching." if scene.wire.dialect == "anthropic" else ""
     return replace(scene.say(), text=text, calls=(), thinking="", stop="pause")
 
 
-def _long(scene: Scene) -> Said:
+def _long(scene: FakeRequest) -> FakeReply:
     return replace(scene.say(), text="x" * scene.settings.long_text, calls=(), stop="end")
 
 
-def _mixed_up(scene: Scene) -> Said:
+def _mixed_up(scene: FakeRequest) -> FakeReply:
     said = scene.say()
     return replace(said, id=said.id[: -len(STALE_ID)] + STALE_ID, model="another-model")
 
 
-async def _odd_text(scene: Scene) -> None:
+async def _odd_text(scene: FakeRequest) -> None:
     said = replace(scene.say(), text=ODD_TEXT, calls=(), stop="end")
     hole = HOLE.encode()
     if scene.is_stream:
@@ -191,7 +191,7 @@ async def _odd_text(scene: Scene) -> None:
         scene.conn.answer(200, scene.headers, encode(scene.wire.body(said)).replace(hole, rb"\ud800"))
 
 
-async def _outage(scene: Scene) -> None:
+async def _outage(scene: FakeRequest) -> None:
     """While it lasts: overload and resets in turn. The server begins it and ends it."""
     if scene.heard.n % 2:
         scene.refuse(troubles.overloaded(scene))
@@ -199,7 +199,7 @@ async def _outage(scene: Scene) -> None:
         scene.conn.reset()
 
 
-async def _flap(scene: Scene) -> None:
+async def _flap(scene: FakeRequest) -> None:
     raise NotImplementedError("the server draws what happens")
 
 

@@ -9,19 +9,19 @@ from typing import Any
 from retinue.core.values import ToolSchema
 from retinue.testing.fake_llm.dialect import (
     Dialect,
-    Event,
-    Prompt,
-    Said,
+    FakeError,
+    FakeReply,
+    FakeUnit,
+    ParsedPrompt,
     Stop,
-    Trouble,
-    Unit,
+    StreamEvent,
     encode,
     loads,
     pieces,
     seal,
 )
 from retinue.testing.fake_llm.gemini_contents import Contents, camel, refuse, same, unknown
-from retinue.testing.fake_llm.http_server import Ask
+from retinue.testing.fake_llm.http_server import HttpRequest
 from retinue.testing.fake_llm.strict_checks import Memory, bad_schema, is_count, json_object, words
 
 FIELDS = words(
@@ -56,7 +56,7 @@ STOPS: Mapping[Stop, str] = {
 }
 
 
-class Gemini:
+class GeminiApi:
     """`POST /v1beta/models/M:generateContent` and `:streamGenerateContent`. A model of the third generation gives its
     calls ids and signatures, and wants them back."""
 
@@ -65,13 +65,13 @@ class Gemini:
     def __init__(self) -> None:
         self._memory = Memory()
 
-    def read(self, ask: Ask, model: str) -> Prompt:
+    def read(self, ask: HttpRequest, model: str) -> ParsedPrompt:
         if not ask.key:
             text = (
                 "Method doesn't allow unregistered callers (callers without established identity). Please use API Key "
                 "or other form of API consumer identity to call this API."
             )
-            raise Trouble(403, "PERMISSION_DENIED", text)
+            raise FakeError(403, "PERMISSION_DENIED", text)
         body = json_object(ask.body)
         if isinstance(body, str) or not ask.headers.get("content-type", "").startswith("application/json"):
             raise refuse(f"Invalid JSON payload received. {body if isinstance(body, str) else 'Not application/json.'}")
@@ -87,12 +87,12 @@ class Gemini:
         contents = Contents(is_signed)
         system = contents.system(body.get("systemInstruction"))
         contents.read(body.get("contents"))
-        return Prompt(
+        return ParsedPrompt(
             model=model,
             system=system,
             messages=tuple(contents.messages),
             tools=tools.schemas,
-            units=[Unit(("system", system), len(system)), tools.unit, *contents.units],
+            units=[FakeUnit(("system", system), len(system)), tools.unit, *contents.units],
             stream=ask.path.endswith(":streamGenerateContent"),
             max_output=most,
             is_thinking=is_signed or bool(config.get("thinkingConfig")),
@@ -103,27 +103,27 @@ class Gemini:
     def headers(self, n: int) -> dict[str, str]:
         return {"server-timing": f"gfet4t7; dur={n % 1000}"}
 
-    def error(self, trouble: Trouble, n: int) -> dict[str, Any]:
+    def error(self, trouble: FakeError, n: int) -> dict[str, Any]:
         told: dict[str, Any] = {"code": trouble.status, "message": trouble.message, "status": trouble.kind}
         if trouble.details is not None:
             told["details"] = trouble.details
         return {"error": told}
 
-    def body(self, said: Said) -> dict[str, Any]:
+    def body(self, said: FakeReply) -> dict[str, Any]:
         parts = [part for _, part in _parts(said, 1)]
         return _chunk(said, parts, STOPS.get(said.stop, "STOP"))
 
-    def events(self, said: Said, n_deltas: int) -> list[Event]:
+    def events(self, said: FakeReply, n_deltas: int) -> list[StreamEvent]:
         if said.stop in ("blocked", "nothing"):
-            return [Event("last", "", _chunk(said, [], None))]
+            return [StreamEvent("last", "", _chunk(said, [], None))]
         parts = list(_parts(said, n_deltas))
-        events = [Event(kind, "", _chunk(said, [part], None)) for kind, part in parts[:-1]]
+        events = [StreamEvent(kind, "", _chunk(said, [part], None)) for kind, part in parts[:-1]]
         last = [part for _, part in parts[-1:]]
-        events.append(Event("last", "", _chunk(said, last, STOPS.get(said.stop, "STOP"))))
+        events.append(StreamEvent("last", "", _chunk(said, last, STOPS.get(said.stop, "STOP"))))
         return events
 
 
-def _parts(said: Said, n: int) -> Iterator[tuple[Any, dict[str, Any]]]:
+def _parts(said: FakeReply, n: int) -> Iterator[tuple[Any, dict[str, Any]]]:
     for piece in pieces(said.text, n):
         yield "text", {"text": piece}
     for index, call in enumerate(said.calls):
@@ -137,7 +137,7 @@ def _parts(said: Said, n: int) -> Iterator[tuple[Any, dict[str, Any]]]:
         yield "call", part
 
 
-def _chunk(said: Said, parts: list[dict[str, Any]], finish: str | None) -> dict[str, Any]:
+def _chunk(said: FakeReply, parts: list[dict[str, Any]], finish: str | None) -> dict[str, Any]:
     usage = said.usage
     counts = {"promptTokenCount": usage.input, "totalTokenCount": usage.input + usage.output}
     counts["candidatesTokenCount"] = max(usage.output - len(said.thinking) // 4, 0)

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from retinue.core.image_checks import look
 from retinue.core.values import Assistant, Call, Image, Message, Result, User
-from retinue.testing.fake_llm.dialect import Trouble, Unit, encode
+from retinue.testing.fake_llm.dialect import FakeError, FakeUnit, encode
 from retinue.testing.fake_llm.strict_checks import words
 
 DATA = words(
@@ -41,8 +41,8 @@ _SNAKE = re.compile(r"_([a-z])")
 T = TypeVar("T")
 
 
-def refuse(message: str, details: Any = None) -> Trouble:
-    return Trouble(400, "INVALID_ARGUMENT", message, details=details)
+def refuse(message: str, details: Any = None) -> FakeError:
+    return FakeError(400, "INVALID_ARGUMENT", message, details=details)
 
 
 def camel(value: Mapping[str, Any]) -> dict[str, Any]:
@@ -77,7 +77,7 @@ class Contents:
 
     def __init__(self, is_signed: bool) -> None:
         self.messages: list[Message] = []
-        self.units: list[Unit] = []
+        self.units: list[FakeUnit] = []
         self._is_signed = is_signed
         self._open: list[Call] = []
         self._ids: set[str] = set()
@@ -158,7 +158,7 @@ class Contents:
         self._open = calls
         self.messages.append(said)
         size = len(said.text) + len(said.opaque) + sum(len(c.name) + len(c.args) for c in calls)
-        self.units.append(Unit(said, size, len(parts)))
+        self.units.append(FakeUnit(said, size, len(parts)))
         return "calls" if calls else "model"
 
     def _call(self, n: int, i: int, value: Any) -> Call:
@@ -201,7 +201,7 @@ class Contents:
             values.append(User(text="\n\n".join(texts), images=tuple(images)))
         self.messages += values
         size = sum(len(m.text) for m in values) + sum(len(image.data) for image in images)
-        self.units.append(Unit(tuple(values), size, len(parts)))
+        self.units.append(FakeUnit(tuple(values), size, len(parts)))
         return "responses" if results else "user"
 
     def _response(self, n: int, i: int, value: Any) -> Result:

@@ -38,7 +38,7 @@ MAX_HEAD = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class HttpRequest:
     """One HTTP request. Header names are in lower case; a header that came twice is joined by a comma."""
 
     method: str
@@ -72,14 +72,14 @@ def chunk(data: bytes) -> bytes:
     return b"%x\r\n%b\r\n" % (len(data), data)
 
 
-Serve = Callable[["Connection", Ask], Coroutine[Any, Any, None] | None]
+Serve = Callable[["HttpConnection", HttpRequest], Coroutine[Any, Any, None] | None]
 
 
-class Connection(asyncio.Protocol):
+class HttpConnection(asyncio.Protocol):
     """One client. `serve` answers at once and returns None, or returns a coroutine that is cancelled when the client
     goes away. Requests that were sent ahead wait their turn."""
 
-    def __init__(self, serve: Serve, connections: set[Connection], max_body: int) -> None:
+    def __init__(self, serve: Serve, connections: set[HttpConnection], max_body: int) -> None:
         self._serve = serve
         self._connections = connections
         self._max_body = max_body
@@ -146,7 +146,7 @@ class Connection(asyncio.Protocol):
         if self._close_after:
             self.finish()
 
-    def _next(self) -> Ask | None:
+    def _next(self) -> HttpRequest | None:
         buffer = self._buffer
         end = buffer.find(b"\r\n\r\n")
         if end < 0:
@@ -173,7 +173,7 @@ class Connection(asyncio.Protocol):
             if body is None and not is_too_large:
                 return None
             del buffer[:size]
-        return Ask(parts[0], unquote(path), dict(parse_qsl(query)), headers, body or b"", is_too_large)
+        return HttpRequest(parts[0], unquote(path), dict(parse_qsl(query)), headers, body or b"", is_too_large)
 
     def _body(self, start: int, headers: Mapping[str, str], n: int) -> tuple[bytes | None, int]:
         """The body and where it ends, or None while it is not all here."""

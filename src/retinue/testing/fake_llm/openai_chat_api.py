@@ -7,8 +7,18 @@ from collections.abc import Mapping
 from typing import Any
 
 from retinue.core.values import Assistant, Call, Image, Message, Result, ToolSchema, User
-from retinue.testing.fake_llm.dialect import CREATED, Dialect, Event, Prompt, Said, Stop, Trouble, Unit, pieces
-from retinue.testing.fake_llm.http_server import Ask
+from retinue.testing.fake_llm.dialect import (
+    CREATED,
+    Dialect,
+    FakeError,
+    FakeReply,
+    FakeUnit,
+    ParsedPrompt,
+    Stop,
+    StreamEvent,
+    pieces,
+)
+from retinue.testing.fake_llm.http_server import HttpRequest
 from retinue.testing.fake_llm.openai_shared import (
     empty,
     error,
@@ -46,7 +56,7 @@ REASONS = re.compile(r"(o\d|gpt-[5-9])")
 STOPS: Mapping[Stop, str] = {"end": "stop", "calls": "tool_calls", "length": "length", "filter": "content_filter"}
 
 
-class Chat:
+class OpenAIChatApi:
     """`POST /v1/chat/completions`."""
 
     dialect: Dialect = "openai_chat"
@@ -54,7 +64,7 @@ class Chat:
     def __init__(self) -> None:
         self._memory = Memory()
 
-    def read(self, ask: Ask, model: str) -> Prompt:
+    def read(self, ask: HttpRequest, model: str) -> ParsedPrompt:
         body = read_body(ask)
         for name in body:
             if name not in FIELDS:
@@ -69,7 +79,7 @@ class Chat:
             raise refuse("The 'stream_options' parameter is only allowed when 'stream' is enabled.", "stream_options")
         talk = _Talk()
         talk.read(body.get("messages"))
-        return Prompt(
+        return ParsedPrompt(
             model=body["model"],
             system=talk.system,
             messages=tuple(talk.messages),
@@ -96,10 +106,10 @@ class Chat:
     def headers(self, n: int) -> dict[str, str]:
         return headers(n)
 
-    def error(self, trouble: Trouble, n: int) -> dict[str, Any]:
+    def error(self, trouble: FakeError, n: int) -> dict[str, Any]:
         return error(trouble, n)
 
-    def body(self, said: Said) -> dict[str, Any]:
+    def body(self, said: FakeReply) -> dict[str, Any]:
         message: dict[str, Any] = {"role": "assistant", "content": said.text or None, "refusal": said.refusal or None}
         if said.calls:
             message["tool_calls"] = [
@@ -109,14 +119,14 @@ class Chat:
         choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": STOPS.get(said.stop, "stop")}
         return {**_frame(said, "chat.completion"), "choices": [choice], "usage": _usage(said)}
 
-    def events(self, said: Said, n_deltas: int) -> list[Event]:
+    def events(self, said: FakeReply, n_deltas: int) -> list[StreamEvent]:
         frame = _frame(said, "chat.completion.chunk")
         if said.wants_usage:
             frame["usage"] = None
 
-        def event(kind: Any, delta: Mapping[str, Any], finish: str | None = None) -> Event:
+        def event(kind: Any, delta: Mapping[str, Any], finish: str | None = None) -> StreamEvent:
             choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
-            return Event(kind, "", {**frame, "choices": [choice]})
+            return StreamEvent(kind, "", {**frame, "choices": [choice]})
 
         events = [event("start", {"role": "assistant", "content": None if said.calls else "", "refusal": None})]
         events += [event("text", {"content": part}) for part in pieces(said.text, n_deltas)]
@@ -130,12 +140,12 @@ class Chat:
                 events.append(event("args", {"tool_calls": [more]}))
         events.append(event("stop", {}, STOPS.get(said.stop, "stop")))
         if said.wants_usage:
-            events.append(Event("stop", "", {**frame, "choices": [], "usage": _usage(said)}))
-        events.append(Event("last", "", "[DONE]"))
+            events.append(StreamEvent("stop", "", {**frame, "choices": [], "usage": _usage(said)}))
+        events.append(StreamEvent("last", "", "[DONE]"))
         return events
 
 
-def _frame(said: Said, kind: str) -> dict[str, Any]:
+def _frame(said: FakeReply, kind: str) -> dict[str, Any]:
     return {
         "id": said.id,
         "object": kind,
@@ -146,7 +156,7 @@ def _frame(said: Said, kind: str) -> dict[str, Any]:
     }
 
 
-def _usage(said: Said) -> dict[str, Any]:
+def _usage(said: FakeReply) -> dict[str, Any]:
     usage = said.usage
     return {
         "prompt_tokens": usage.input,
@@ -178,7 +188,7 @@ class _Talk:
     def __init__(self) -> None:
         self.system = ""
         self.messages: list[Message] = []
-        self.units: list[Unit] = []
+        self.units: list[FakeUnit] = []
         self._names: dict[str, str] = {}
         self._open: list[str] = []
         self._is_called = False
@@ -215,7 +225,7 @@ class _Talk:
         else:
             self.system = f"{self.system}\n\n{text}" if self.system else text
         size = len(text) + sum(len(image.data) for image in images)
-        self.units.append(Unit((role, text, tuple(images)), size))
+        self.units.append(FakeUnit((role, text, tuple(images)), size))
         return None
 
     def _assistant(self, at: str, message: Mapping[str, Any]) -> None:
@@ -234,7 +244,7 @@ class _Talk:
         said = Assistant(text=text, calls=read)
         self._is_called = bool(read)
         self.messages.append(said)
-        self.units.append(Unit(said, len(text) + sum(len(c.name) + len(c.args) for c in read), 1 + len(read)))
+        self.units.append(FakeUnit(said, len(text) + sum(len(c.name) + len(c.args) for c in read), 1 + len(read)))
 
     def _call(self, at: str, call: Any) -> Call:
         if not isinstance(call, dict):
@@ -272,7 +282,7 @@ class _Talk:
         self._open.remove(call_id)
         result = Result(call_id=call_id, text=text, name=self._names[call_id])
         self.messages.append(result)
-        self.units.append(Unit(result, len(text)))
+        self.units.append(FakeUnit(result, len(text)))
 
     def _settle(self, n: int) -> None:
         if self._open:

@@ -6,8 +6,19 @@ from collections.abc import Mapping
 from typing import Any
 
 from retinue.core.values import Assistant, Call, Image, Message, Result, ToolSchema, User
-from retinue.testing.fake_llm.dialect import CREATED, Dialect, Event, Prompt, Said, Trouble, Unit, encode, pieces, seal
-from retinue.testing.fake_llm.http_server import Ask
+from retinue.testing.fake_llm.dialect import (
+    CREATED,
+    Dialect,
+    FakeError,
+    FakeReply,
+    FakeUnit,
+    ParsedPrompt,
+    StreamEvent,
+    encode,
+    pieces,
+    seal,
+)
+from retinue.testing.fake_llm.http_server import HttpRequest
 from retinue.testing.fake_llm.openai_shared import (
     empty,
     error,
@@ -46,7 +57,7 @@ MAX_CALL_ID = 64
 LEAST_OUTPUT = 16
 
 
-class Responses:
+class OpenAIResponsesApi:
     """`POST /v1/responses`."""
 
     dialect: Dialect = "openai_responses"
@@ -54,7 +65,7 @@ class Responses:
     def __init__(self) -> None:
         self._memory = Memory()
 
-    def read(self, ask: Ask, model: str) -> Prompt:
+    def read(self, ask: HttpRequest, model: str) -> ParsedPrompt:
         body = read_body(ask)
         unknown_field(body, FIELDS)
         most = limit(body, "max_output_tokens", LEAST_OUTPUT)
@@ -67,10 +78,10 @@ class Responses:
             raise wrong_type("instructions", "a string", system)
         items = _Items()
         items.read(body.get("input"))
-        units = [Unit(("instructions", system), len(system)), *items.units]
+        units = [FakeUnit(("instructions", system), len(system)), *items.units]
         if items.system:
             system = f"{system}\n\n{items.system}" if system else items.system
-        return Prompt(
+        return ParsedPrompt(
             model=body["model"],
             system=system,
             messages=tuple(items.messages),
@@ -84,13 +95,13 @@ class Responses:
     def headers(self, n: int) -> dict[str, str]:
         return headers(n)
 
-    def error(self, trouble: Trouble, n: int) -> dict[str, Any]:
+    def error(self, trouble: FakeError, n: int) -> dict[str, Any]:
         return error(trouble, n)
 
-    def body(self, said: Said) -> dict[str, Any]:
+    def body(self, said: FakeReply) -> dict[str, Any]:
         return _response(said, _status(said), _output(said))
 
-    def events(self, said: Said, n_deltas: int) -> list[Event]:
+    def events(self, said: FakeReply, n_deltas: int) -> list[StreamEvent]:
         writer = _Writer()
         for name in ("response.created", "response.in_progress"):
             writer.add("start", name, response=_response(said, "in_progress", []))
@@ -108,10 +119,10 @@ class _Writer:
     """Numbers the events of a stream, as the provider does."""
 
     def __init__(self) -> None:
-        self.events: list[Event] = []
+        self.events: list[StreamEvent] = []
 
     def add(self, kind: Any, name: str, **data: Any) -> None:
-        self.events.append(Event(kind, name, {"type": name, "sequence_number": len(self.events), **data}))
+        self.events.append(StreamEvent(kind, name, {"type": name, "sequence_number": len(self.events), **data}))
 
     def item(self, index: int, item: Mapping[str, Any], n: int) -> None:
         started = {**item, "status": "in_progress"}
@@ -139,13 +150,13 @@ class _Writer:
         self.add("stop", "response.output_item.done", output_index=index, item=item)
 
 
-def _status(said: Said) -> str:
+def _status(said: FakeReply) -> str:
     return {"length": "incomplete", "filter": "incomplete", "pause": "queued", "waiting": "in_progress"}.get(
         said.stop, "completed"
     )
 
 
-def _output(said: Said) -> list[dict[str, Any]]:
+def _output(said: FakeReply) -> list[dict[str, Any]]:
     tail = said.id.removeprefix("resp_")
     items: list[dict[str, Any]] = []
     is_cut = said.stop == "length"
@@ -166,7 +177,7 @@ def _output(said: Said) -> list[dict[str, Any]]:
     return items
 
 
-def _response(said: Said, status: str, output: list[dict[str, Any]]) -> dict[str, Any]:
+def _response(said: FakeReply, status: str, output: list[dict[str, Any]]) -> dict[str, Any]:
     reason = {"length": "max_output_tokens", "filter": "content_filter"}.get(said.stop)
     usage = said.usage
     return {
@@ -216,7 +227,7 @@ class _Items:
     def __init__(self) -> None:
         self.system = ""
         self.messages: list[Message] = []
-        self.units: list[Unit] = []
+        self.units: list[FakeUnit] = []
         self._names: dict[str, str] = {}
         self._open: dict[str, None] = {}
         self._ids: set[str] = set()
@@ -259,7 +270,7 @@ class _Items:
             self._thought = ""
             text, _ = _content(item.get("content"), f"{at}.content", "output_text")
             self._texts.append(text)
-            self.units.append(Unit(("assistant", text), len(text)))
+            self.units.append(FakeUnit(("assistant", text), len(text)))
         else:
             self._check_thought()
             self._close()
@@ -278,7 +289,7 @@ class _Items:
             self.messages.append(User(text=text, images=images))
         else:
             self.system = f"{self.system}\n\n{text}" if self.system else text
-        self.units.append(Unit((role, text, images), len(text) + sum(len(i.data) for i in images)))
+        self.units.append(FakeUnit((role, text, images), len(text) + sum(len(i.data) for i in images)))
 
     def _id(self, at: str, kind: str, value: Any) -> None:
         if value is None:
@@ -303,7 +314,7 @@ class _Items:
         self._open[call_id] = None
         call = Call(id=call_id, name=name, args=args)
         self._calls.append(call)
-        self.units.append(Unit(call, len(name) + len(args)))
+        self.units.append(FakeUnit(call, len(name) + len(args)))
 
     def _result(self, at: str, item: Mapping[str, Any]) -> None:
         call_id = text_field(item.get("call_id"), f"{at}.call_id")
@@ -316,7 +327,7 @@ class _Items:
         text, images = _content(item.get("output"), f"{at}.output", "input_text")
         result = Result(call_id=call_id, text=text, name=self._names[call_id], images=images)
         self.messages.append(result)
-        self.units.append(Unit(result, len(text)))
+        self.units.append(FakeUnit(result, len(text)))
 
     def _think(self, at: str, item: Mapping[str, Any]) -> None:
         for name in ("id", "summary"):
@@ -335,7 +346,7 @@ class _Items:
             raise refuse(text, None, "invalid_encrypted_content")
         self._thought = item["id"]
         self._kept.append(item)
-        self.units.append(Unit(kept, len(kept)))
+        self.units.append(FakeUnit(kept, len(kept)))
 
     def _check_thought(self) -> None:
         if self._thought:

@@ -8,8 +8,8 @@ from typing import Any
 
 from retinue.core.image_checks import look
 from retinue.core.values import Image, ToolSchema
-from retinue.testing.fake_llm.dialect import Trouble
-from retinue.testing.fake_llm.http_server import Ask
+from retinue.testing.fake_llm.dialect import FakeError
+from retinue.testing.fake_llm.http_server import HttpRequest
 from retinue.testing.fake_llm.strict_checks import NAME, bad_schema, is_count, is_number, json_object
 
 MAX_NAME = 64
@@ -18,25 +18,25 @@ COLD = re.compile(r"(?:o\d|gpt-5(?!\.)|gpt-[6-9])")
 MAX_TOOLS = 128
 
 
-def refuse(message: str, param: str | None = None, code: str | None = None, status: int = 400) -> Trouble:
-    return Trouble(status, "invalid_request_error", message, code=code, param=param)
+def refuse(message: str, param: str | None = None, code: str | None = None, status: int = 400) -> FakeError:
+    return FakeError(status, "invalid_request_error", message, code=code, param=param)
 
 
-def missing(param: str) -> Trouble:
+def missing(param: str) -> FakeError:
     return refuse(f"Missing required parameter: '{param}'.", param, "missing_required_parameter")
 
 
-def empty(param: str) -> Trouble:
+def empty(param: str) -> FakeError:
     text = f"Invalid '{param}': empty array. Expected an array with minimum length 1, but got an empty array instead."
     return refuse(text, param, "empty_array")
 
 
-def wrong_type(param: str, expected: str, value: object) -> Trouble:
+def wrong_type(param: str, expected: str, value: object) -> FakeError:
     text = f"Invalid type for '{param}': expected {expected}, but got {_kind(value)} instead."
     return refuse(text, param, "invalid_type")
 
 
-def wrong_value(param: str, value: object, supported: str) -> Trouble:
+def wrong_value(param: str, value: object, supported: str) -> FakeError:
     return refuse(f"Invalid value: '{value}'. Supported values are: {supported}.", param, "invalid_value")
 
 
@@ -52,7 +52,7 @@ def _kind(value: object) -> str:
     return names.get(type(value), "null")
 
 
-def error(trouble: Trouble, n: int) -> dict[str, Any]:
+def error(trouble: FakeError, n: int) -> dict[str, Any]:
     told = {"message": trouble.message, "type": trouble.kind, "param": trouble.param, "code": trouble.code}
     return {"error": told}
 
@@ -61,13 +61,13 @@ def headers(n: int) -> dict[str, str]:
     return {"x-request-id": f"req_{n:024d}"}
 
 
-def read_body(ask: Ask) -> dict[str, Any]:
+def read_body(ask: HttpRequest) -> dict[str, Any]:
     if not ask.headers.get("authorization", "").startswith("Bearer "):
         text = (
             "You didn't provide an API key. You need to provide your API key in an Authorization header using Bearer "
             "auth (i.e. Authorization: Bearer YOUR_KEY)."
         )
-        raise Trouble(401, "invalid_request_error", text)
+        raise FakeError(401, "invalid_request_error", text)
     body = json_object(ask.body)
     if isinstance(body, str) or not ask.headers.get("content-type", "").startswith("application/json"):
         raise refuse(

@@ -16,10 +16,20 @@ import msgspec
 
 from retinue.core.values import Assistant, Call, Reply, Usage, User
 from retinue.errors import ConfigError
-from retinue.testing.fake_llm.dialect import THOUGHT, Dialect, Heard, Prompt, Said, Stop, decode, encode, label
+from retinue.testing.fake_llm.dialect import (
+    THOUGHT,
+    Dialect,
+    FakeReply,
+    ParsedPrompt,
+    ParsedRequest,
+    Stop,
+    decode,
+    encode,
+    label,
+)
 
 Line = str | Call | Sequence[Call] | Assistant | Reply | BaseException
-Script = Sequence[Line] | Callable[[Heard], "Line | Awaitable[Line]"]
+Script = Sequence[Line] | Callable[[ParsedRequest], "Line | Awaitable[Line]"]
 
 MARK = re.compile(r"@@turns=(\d+)(?:,tool=([\w.:-]+))?(?:,calls=(\d+))?(?:,args=(\{.*?\}))?@@", re.DOTALL)
 IDS: Mapping[Dialect, tuple[str, str]] = {
@@ -31,14 +41,14 @@ IDS: Mapping[Dialect, tuple[str, str]] = {
 _NO_USAGE = Usage()
 
 
-def line_of(script: Script, heard: Heard) -> Line | Awaitable[Line]:
+def line_of(script: Script, heard: ParsedRequest) -> Line | Awaitable[Line]:
     """A mark goes before the script; the last line of a list is said again and again."""
     if (line := _marked(heard)) is not None:
         return line
     return script(heard) if callable(script) else script[min(heard.turn, len(script) - 1)]
 
 
-def _marked(heard: Heard) -> Line | None:
+def _marked(heard: ParsedRequest) -> Line | None:
     n_calls = 0
     for message in reversed(heard.messages):
         if isinstance(message, Assistant):
@@ -48,7 +58,7 @@ def _marked(heard: Heard) -> Line | None:
     return None
 
 
-def _turn(heard: Heard, mark: re.Match[str], n: int) -> Line:
+def _turn(heard: ParsedRequest, mark: re.Match[str], n: int) -> Line:
     turns, name, width, args = int(mark[1]), mark[2], int(mark[3] or 1), mark[4]
     tool = next((tool for tool in heard.tools if name in (None, tool.name)), None)
     if tool is None or n >= turns - 1:
@@ -80,7 +90,9 @@ def sample(schema: Mapping[str, Any], n: int) -> Any:
             return str(n)
 
 
-def compose(line: Line, heard: Heard, prompt: Prompt, read: Callable[[Dialect, Prompt], Usage]) -> Said:
+def compose(
+    line: Line, heard: ParsedRequest, prompt: ParsedPrompt, read: Callable[[Dialect, ParsedPrompt], Usage]
+) -> FakeReply:
     """The reply to a line: ids that depend on the conversation alone, and what it cost."""
     usage, stop = _NO_USAGE, None
     model = heard.model
@@ -107,7 +119,7 @@ def compose(line: Line, heard: Heard, prompt: Prompt, read: Callable[[Dialect, P
             n_tokens = min(n_tokens, prompt.max_output)
         usage = msgspec.structs.replace(read(heard.dialect, prompt), output=n_tokens)
     ending: Stop = stop if stop not in (None, "end") else "calls" if calls else "end"
-    return Said(
+    return FakeReply(
         id=f"{of_reply}{heard.n:024d}",
         model=model,
         text=message.text,

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from retinue.core.values import ToolSchema
-from retinue.testing.fake_llm.dialect import Unit, decode, encode
+from retinue.testing.fake_llm.dialect import FakeUnit, decode, encode
 
 NAME = re.compile(r"[a-zA-Z0-9_-]+\Z")
 TYPES = frozenset(("string", "number", "integer", "boolean", "object", "array", "null"))
@@ -22,11 +22,11 @@ _NUMBERS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multi
 _COUNTS = ("minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties")
 
 
-class Tools(NamedTuple):
+class ParsedTools(NamedTuple):
     """A tool list that was found good."""
 
     schemas: tuple[ToolSchema, ...]
-    unit: Unit
+    unit: FakeUnit
     n_marks: int
 
 
@@ -35,9 +35,9 @@ class Memory:
 
     def __init__(self, size: int = 256) -> None:
         self._size = size
-        self._known: dict[bytes, Tools] = {}
+        self._known: dict[bytes, ParsedTools] = {}
 
-    def tools(self, value: Any, read: Callable[[Any], tuple[ToolSchema, ...]]) -> Tools:
+    def tools(self, value: Any, read: Callable[[Any], tuple[ToolSchema, ...]]) -> ParsedTools:
         """`read` raises what is wrong with the list."""
         text = encode(value)
         known = self._known.get(text)
@@ -45,8 +45,8 @@ class Memory:
             schemas = read(value)
             n_marks = text.count(b'"cache_control":{')
             plain = encode(schemas)
-            unit = Unit(plain, len(plain) if schemas else 0, len(schemas) or 1, n_marks > 0)
-            known = Tools(schemas, unit, n_marks)
+            unit = FakeUnit(plain, len(plain) if schemas else 0, len(schemas) or 1, n_marks > 0)
+            known = ParsedTools(schemas, unit, n_marks)
             if len(self._known) >= self._size:
                 self._known.clear()
             self._known[text] = known

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from retinue.errors import NotFound, Refused, RetinueError
-from retinue.sandbox.atomic_write import Draft, alone, remove, sweep
-from retinue.sandbox.file_location import Spot, locate
+from retinue.sandbox.atomic_write import PendingWrite, alone, remove, sweep
+from retinue.sandbox.file_location import FileLocation, locate
 from retinue.sandbox.paths import Root
-from retinue.tools.builtin.file_tool import Work
+from retinue.tools.builtin.file_tool import FileCall
 from retinue.tools.builtin.patch import BadPatch, Change, Hunk, apply
 from retinue.tools.builtin.text_file import Text, is_binary, sha256, short_diff
 
@@ -22,20 +22,20 @@ Standing = Literal["before", "after", "unknown"]
 
 
 @dataclass(slots=True)
-class Step:
+class FileChange:
     """One file and what it becomes: None means that it is not there. `like` is a file whose mode a new one gets."""
 
-    spot: Spot
+    spot: FileLocation
     before: bytes | None
     after: bytes | None
     like: os.stat_result | None = None
 
 
 @contextmanager
-def spots(work: Work, paths: list[tuple[str, bool]]) -> Iterator[list[Spot]]:
+def spots(work: FileCall, paths: list[tuple[str, bool]]) -> Iterator[list[FileLocation]]:
     """The places of several files (with True: their directories are made), each named once, and nobody else at them."""
     roots: dict[str, Root] = {}
-    found: list[Spot] = []
+    found: list[FileLocation] = []
     with ExitStack() as held:
         try:
             for path, make in paths:
@@ -56,13 +56,13 @@ def spots(work: Work, paths: list[tuple[str, bool]]) -> Iterator[list[Spot]]:
             raise
 
 
-def perform(work: Work, steps: list[Step]) -> None:
+def perform(work: FileCall, steps: list[FileChange]) -> None:
     """All steps, or none as far as the file system lets us."""
-    drafts: list[Draft | None] = []
-    done: list[Step] = []
+    drafts: list[PendingWrite | None] = []
+    done: list[FileChange] = []
     try:
         for step in steps:
-            drafts.append(None if step.after is None else Draft(step.spot, step.after, work.key, step.like))
+            drafts.append(None if step.after is None else PendingWrite(step.spot, step.after, work.key, step.like))
         if work.stop.is_set():
             raise Refused("cancelled", "the call was cancelled; nothing was written")
         for step, draft in zip(steps, drafts, strict=True):
@@ -81,19 +81,19 @@ def perform(work: Work, steps: list[Step]) -> None:
         raise
 
 
-def _put_back(step: Step) -> bool:
+def _put_back(step: FileChange) -> bool:
     try:
         step.spot.look()
         if step.before is None:
             remove(step.spot)
         else:
-            Draft(step.spot, step.before).commit()
+            PendingWrite(step.spot, step.before).commit()
     except (RetinueError, OSError):
         return False
     return True
 
 
-def apply_patch(work: Work, changes: list[Change]) -> str:
+def apply_patch(work: FileCall, changes: list[Change]) -> str:
     """Apply a patch and say what it did."""
     wanted = [(c.path, c.kind == "add") for c in changes] + [(c.to, True) for c in changes if c.to]
     for path, _ in wanted:
@@ -132,7 +132,7 @@ def unknown(paths: list[str]) -> str:
     )
 
 
-def _no_file_twice(places: list[Spot]) -> None:
+def _no_file_twice(places: list[FileLocation]) -> None:
     """Two names can lead to one file, through a link."""
     seen: dict[tuple[int, int, str], str] = {}
     for place in places:
@@ -142,11 +142,11 @@ def _no_file_twice(places: list[Spot]) -> None:
             raise BadPatch(f"{other} and {place.path} are the same file; put all its hunks under one header")
 
 
-def _steps(work: Work, change: Change, spot: Spot, target: Spot | None) -> list[Step]:
+def _steps(work: FileCall, change: Change, spot: FileLocation, target: FileLocation | None) -> list[FileChange]:
     if change.kind == "add":
         if spot.found is not None:
             raise BadPatch(f"{change.path}: it should be added, but it is there already")
-        return [Step(spot, None, change.content.encode("utf-8", "replace"))]
+        return [FileChange(spot, None, change.content.encode("utf-8", "replace"))]
     if spot.found is None:
         raise NotFound(f"{change.path}: there is no such file")
     before = spot.read()
@@ -154,12 +154,12 @@ def _steps(work: Work, change: Change, spot: Spot, target: Spot | None) -> list[
     if change.kind == "delete":
         if change.hunks and after:
             raise BadPatch(f"{change.path}: it should be deleted, but it has more lines than the patch removes")
-        return [Step(spot, before, None)]
+        return [FileChange(spot, before, None)]
     if target is None:
-        return [Step(spot, before, after)]
+        return [FileChange(spot, before, after)]
     if target.found is not None:
         raise BadPatch(f"{change.to}: {change.path} should be moved there, but there is a file already")
-    return [Step(target, None, after, like=spot.found), Step(spot, before, None)]
+    return [FileChange(target, None, after, like=spot.found), FileChange(spot, before, None)]
 
 
 def _patched(change: Change, before: bytes, hunks: list[Hunk], clean: Callable[[str], str] = str) -> bytes:
@@ -176,7 +176,7 @@ def _patched(change: Change, before: bytes, hunks: list[Hunk], clean: Callable[[
         raise BadPatch(f"{change.path}: {error}") from None
 
 
-def _standing(change: Change, spot: Spot, target: Spot | None) -> Standing:
+def _standing(change: Change, spot: FileLocation, target: FileLocation | None) -> Standing:
     """Whether a change was made by an earlier process, from what is there now."""
     if change.kind == "add":
         if spot.found is None:
@@ -207,8 +207,8 @@ def _fits(change: Change, data: bytes, hunks: list[Hunk]) -> bool:
 
 
 def _first_steps(
-    plan: list[tuple[Change, Spot, Spot | None]], steps: list[Step]
-) -> Iterator[tuple[tuple[Change, Spot, Spot | None], Step]]:
+    plan: list[tuple[Change, FileLocation, FileLocation | None]], steps: list[FileChange]
+) -> Iterator[tuple[tuple[Change, FileLocation, FileLocation | None], FileChange]]:
     rest = iter(steps)
     for item in plan:
         yield item, next(rest)
@@ -216,7 +216,7 @@ def _first_steps(
             next(rest)
 
 
-def _told(work: Work, change: Change, step: Step, is_shown: bool) -> str:
+def _told(work: FileCall, change: Change, step: FileChange, is_shown: bool) -> str:
     if step.after is None:
         return f"Deleted {change.path}"
     verb, name = ("Added", change.path) if change.kind == "add" else ("Changed", change.path)

@@ -11,13 +11,13 @@ from msgspec import Meta
 from retinue.core.values import Restart
 from retinue.formats.safe_text import one_line, several_lines
 from retinue.tools.base import Answer, Ask, Caller, Returned, Risk
-from retinue.tools.builtin.builtin_tool import Arguments, Builtin
+from retinue.tools.builtin.builtin_tool import Builtin, ToolArguments
 
 MOST_OPTIONS = 20
 LONGEST = 10_000
 
 
-class AskArgs(Arguments, frozen=True):
+class AskArgs(ToolArguments, frozen=True):
     question: Annotated[str, Meta(min_length=1, max_length=LONGEST, description="One clear question.")]
     options: Annotated[
         tuple[Annotated[str, Meta(max_length=1_000)], ...],
@@ -33,7 +33,7 @@ class AskTool(Builtin[AskArgs]):
         "Ask the user, or the agent that gave you your task, a question that you cannot answer yourself, and wait for "
         "the answer. Offer options when there are a few sensible ones."
     )
-    Args: ClassVar[type[Arguments]] = AskArgs
+    Args: ClassVar[type[ToolArguments]] = AskArgs
     restart: Restart = "pure"
     risk: Risk = "read"
 

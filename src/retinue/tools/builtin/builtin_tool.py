@@ -16,11 +16,11 @@ from retinue.tools.base import Answer, Caller, Returned, Risk
 from retinue.tools.function import plain_schema
 
 
-class Arguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ToolArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Base of a tool's arguments: anything that is not named in them is refused by its name."""
 
 
-A = TypeVar("A", bound=Arguments)
+A = TypeVar("A", bound=ToolArguments)
 
 
 class Builtin(Generic[A]):
@@ -28,7 +28,7 @@ class Builtin(Generic[A]):
 
     name: ClassVar[str]
     description: ClassVar[str]
-    Args: ClassVar[type[Arguments]]
+    Args: ClassVar[type[ToolArguments]]
     restart: Restart = "unsafe"
     risk: Risk = "execute"
     subject: str = ""

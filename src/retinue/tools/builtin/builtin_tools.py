@@ -18,7 +18,7 @@ from retinue.sandbox.private_paths import TEMPORARY, Private
 from retinue.sandbox.worktree import Worktrees
 from retinue.tools.base import Tool
 from retinue.tools.builtin.artifacts import PAGE, ArtifactTool
-from retinue.tools.builtin.write_leases import Writers
+from retinue.tools.builtin.write_leases import WriteLeases
 
 if TYPE_CHECKING:
     from retinue.tools.builtin.run_processes import Processes
@@ -45,7 +45,7 @@ NAMES = (
 )
 
 
-class Kit:
+class BuiltinTools:
     """Makes each tool once. `folder` is private to the runtime; without one it lasts as long as the kit."""
 
     def __init__(
@@ -64,7 +64,7 @@ class Kit:
         self._leaving: set[str] = set()
         self._sweeping: asyncio.Future[None] | None = None
         self._is_used: Callable[[str], bool] = lambda place: False
-        self.writers = Writers()
+        self.writers = WriteLeases()
 
     @cached_property
     def folder(self) -> Path:
@@ -187,19 +187,19 @@ class Kit:
         from retinue.tools.builtin import task_list_tool as tasks
 
         makers: dict[str, Callable[[], Tool]] = {
-            "read": lambda: files.Read(),
-            "list": lambda: files.List(),
-            "find": lambda: files.Find(),
-            "search": lambda: search.Search(),
-            "edit": lambda: edit.Edit(),
-            "write": lambda: edit.Write(),
+            "read": lambda: files.ReadTool(),
+            "list": lambda: files.ListFilesTool(),
+            "find": lambda: files.FindTool(),
+            "search": lambda: search.SearchTool(),
+            "edit": lambda: edit.EditTool(),
+            "write": lambda: edit.WriteTool(),
             "shell": lambda: shell.ShellTool(self.processes, may_write=self.writers.take),
             "shell_output": lambda: shell.ShellOutputTool(self.processes),
             "shell_stop": lambda: shell.ShellStopTool(self.processes),
             "git": lambda: git.GitTool(self.processes),
-            "fetch": lambda: web.Fetch(),
-            "think": think.Think,
-            "tasks": lambda: tasks.Tasks(self._store),
+            "fetch": lambda: web.FetchTool(),
+            "think": think.ThinkTool,
+            "tasks": lambda: tasks.TasksTool(self._store),
             "ask": ask.AskTool,
         }
         return makers[name]() if name in makers else None

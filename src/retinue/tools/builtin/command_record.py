@@ -17,7 +17,7 @@ import msgspec
 from retinue.errors import Refused
 from retinue.formats.safe_text import several_lines
 from retinue.sandbox import folder_operations as folders
-from retinue.sandbox.base import Ended
+from retinue.sandbox.base import CommandExit
 from retinue.sandbox.regular_file import open_regular, read_small
 
 T = TypeVar("T")
@@ -28,7 +28,7 @@ HEAD = TAIL = 32 << 10
 OVERWRITTEN = re.compile(r"[^\n]*\r(?!\n|$)")
 
 
-class Start(msgspec.Struct, frozen=True, kw_only=True):
+class CommandStart(msgspec.Struct, frozen=True, kw_only=True):
     """What was started, by which run, for which call."""
 
     run: str
@@ -38,7 +38,7 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
     background: bool = False
 
 
-class End(msgspec.Struct, frozen=True, kw_only=True):
+class CommandEnd(msgspec.Struct, frozen=True, kw_only=True):
     """How it ended, as the runtime saw it."""
 
     code: int | None
@@ -48,7 +48,7 @@ class End(msgspec.Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
 
 
-class Spool:
+class CommandRecord:
     """`write` keeps the first 16 MiB in a file and the last 32 KiB in memory, and counts the rest."""
 
     def __init__(self, folder: Path) -> None:
@@ -61,7 +61,7 @@ class Spool:
     def id(self) -> str:
         return self.folder.name
 
-    def create(self, start: Start) -> None:
+    def create(self, start: CommandStart) -> None:
         """Durable before anything is started: where there is no folder, nothing was. (Blocks; not for the loop.)"""
         try:
             self.folder.mkdir(mode=0o700)
@@ -83,8 +83,8 @@ class Spool:
         if len(self._tail) > 4 * TAIL:
             del self._tail[:-TAIL]
 
-    def finish(self, ended: Ended) -> End:
-        end = End(
+    def finish(self, ended: CommandExit) -> CommandEnd:
+        end = CommandEnd(
             code=ended.code,
             why=ended.why,
             seconds=round(ended.seconds, 3),
@@ -109,12 +109,12 @@ class Spool:
             self._file = -1
 
     @property
-    def start(self) -> Start | None:
-        return _read(self.folder / "start.json", Start)
+    def start(self) -> CommandStart | None:
+        return _read(self.folder / "start.json", CommandStart)
 
     @property
-    def end(self) -> End | None:
-        return _read(self.folder / "end.json", End)
+    def end(self) -> CommandEnd | None:
+        return _read(self.folder / "end.json", CommandEnd)
 
     def total(self) -> int:
         if self.n_bytes:
@@ -189,7 +189,7 @@ def owners(parent: Path) -> dict[str, str]:
     out = {}
     with contextlib.suppress(OSError):
         for folder in parent.iterdir():
-            start = Spool(folder).start
+            start = CommandRecord(folder).start
             if start is not None:
                 out[folder.name] = start.run
     return out

@@ -10,11 +10,11 @@ from typing import Any, Literal, TypeVar
 from retinue.errors import NotFound
 from retinue.formats.safe_text import clean
 from retinue.sandbox.atomic_write import sweep
-from retinue.sandbox.file_location import Spot
+from retinue.sandbox.file_location import FileLocation
 from retinue.tools.base import Answer
-from retinue.tools.builtin.apply_patch import Step, apply_patch, perform, spots, unknown
-from retinue.tools.builtin.builtin_tool import Arguments
-from retinue.tools.builtin.file_tool import FileTool, Work, failed, printable
+from retinue.tools.builtin.apply_patch import FileChange, apply_patch, perform, spots, unknown
+from retinue.tools.builtin.builtin_tool import ToolArguments
+from retinue.tools.builtin.file_tool import FileCall, FileTool, failed, printable
 from retinue.tools.builtin.near_match import nearest
 from retinue.tools.builtin.patch import BadPatch, parse
 from retinue.tools.builtin.text_file import Text, displayable, is_binary, sha256, short_diff
@@ -23,7 +23,7 @@ from retinue.tools.file_rules import READING, WRITING
 SHOWN_LINES = 20
 SHA = re.compile(r"[0-9a-f]{12,64}")
 
-A = TypeVar("A", bound=Arguments)
+A = TypeVar("A", bound=ToolArguments)
 
 
 class Changing(FileTool[A]):
@@ -34,7 +34,7 @@ class Changing(FileTool[A]):
     acts: tuple[str, ...] = WRITING
 
 
-class EditArgs(Arguments, frozen=True, kw_only=True):
+class EditArgs(ToolArguments, frozen=True, kw_only=True):
     path: str = ""
     old: str = ""
     new: str = ""
@@ -43,7 +43,7 @@ class EditArgs(Arguments, frozen=True, kw_only=True):
     patch: str = ""
 
 
-class Edit(Changing[EditArgs]):
+class EditTool(Changing[EditArgs]):
     """Exact replacement in one file, or a patch over several."""
 
     name = "edit"
@@ -70,7 +70,7 @@ class Edit(Changing[EditArgs]):
     def summary(self, args: dict[str, Any]) -> str:
         return printable(f"edit {', '.join(self.subjects(args)) or '?'}"[:200])
 
-    def work(self, work: Work, args: EditArgs) -> Answer:
+    def work(self, work: FileCall, args: EditArgs) -> Answer:
         wrong = _confused(args)
         if wrong:
             return failed(f"Invalid parameters: {wrong}")
@@ -101,7 +101,7 @@ def _bad_sha(text: str) -> str:
     return ""
 
 
-def _replace(work: Work, args: EditArgs) -> Answer:
+def _replace(work: FileCall, args: EditArgs) -> Answer:
     work.reach.find(args.path, "read")
     with spots(work, [(args.path, False)]) as (place,):
         if place.found is None:
@@ -132,7 +132,7 @@ def _replace(work: Work, args: EditArgs) -> Answer:
             return failed(printable(f"{args.path}: {_where(source.text, old, n)}"))
         text = source.text.replace(old, new)
         after = source.encode(text)
-        perform(work, [Step(place, before, after)])
+        perform(work, [FileChange(place, before, after)])
         times = "" if n == 1 else f" {n} times"
         said = f"Edited {args.path}{times}"
         if unshown:
@@ -174,13 +174,13 @@ def _where(text: str, old: str, n: int) -> str:
     )
 
 
-class WriteArgs(Arguments, frozen=True, kw_only=True):
+class WriteArgs(ToolArguments, frozen=True, kw_only=True):
     path: str
     content: str
     expected_sha256: str = ""
 
 
-class Write(Changing[WriteArgs]):
+class WriteTool(Changing[WriteArgs]):
     """A whole file, new or in place of one that the model knows."""
 
     name = "write"
@@ -200,7 +200,7 @@ class Write(Changing[WriteArgs]):
         size = f" ({len(content)} characters)" if isinstance(content, str) else ""
         return printable(f"write {args.get('path')}"[:180] + size)
 
-    def work(self, work: Work, args: WriteArgs) -> Answer:
+    def work(self, work: FileCall, args: WriteArgs) -> Answer:
         wrong = _bad_sha(args.expected_sha256)
         if wrong:
             return failed(f"Invalid parameters: {wrong}")
@@ -213,7 +213,7 @@ class Write(Changing[WriteArgs]):
                 if refused.error:
                     place.undo()
                 return refused
-            perform(work, [Step(place, before, after)])
+            perform(work, [FileChange(place, before, after)])
         if before is None:
             return _written(f"Created {args.path}", after)
         if unshown:
@@ -222,7 +222,7 @@ class Write(Changing[WriteArgs]):
 
 
 def _refused(
-    work: Work, args: WriteArgs, place: Spot, before: bytes | None, after: bytes, unshown: str
+    work: FileCall, args: WriteArgs, place: FileLocation, before: bytes | None, after: bytes, unshown: str
 ) -> Answer | None:
     """The answer when nothing is to be written: it is there already, or it would overwrite what is not known. Of a file
     that may not be shown it does not tell whether somebody has guessed its content."""

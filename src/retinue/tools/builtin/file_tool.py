@@ -10,24 +10,24 @@ from typing import Any, TypeVar
 from retinue.core.redaction import Redactor
 from retinue.errors import NotFound, Refused
 from retinue.formats.safe_text import reveal
-from retinue.sandbox.paths import Reach, Root, real_path, strip
+from retinue.sandbox.paths import AllowedRoots, Root, real_path, strip
 from retinue.tools.base import NOTHING_SECRET, Answer, Caller, Returned
-from retinue.tools.builtin.builtin_tool import Arguments, Builtin
+from retinue.tools.builtin.builtin_tool import Builtin, ToolArguments
 from retinue.tools.file_rules import READING, barred, hidden
 
 MAX_ANSWER = 60_000  # below the cap of a result, so that the note at the end is never what is cut off
 MAX_LINE = 2_000
 MAX_ERROR = 20_000
 
-A = TypeVar("A", bound=Arguments)
+A = TypeVar("A", bound=ToolArguments)
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class FileCall:
     """One call of a file tool: where it may go, by which name it is known, whether it was called off, and who takes
     secrets out of what is shown of a file, before any of it is cut off."""
 
-    reach: Reach
+    reach: AllowedRoots
     key: str
     again: bool
     stop: Event
@@ -56,8 +56,8 @@ class FileTool(Builtin[A]):
         with caller.opening() as (mine, holding):
             forbids = barred(mine, self.acts, self.name, getattr(args, "path", ""))
             given = (mine.held.read, mine.held.write)
-            reach = Reach.of(mine.root, *given, forbids, hidden(mine), holding, caller.private)
-            work = Work(reach=reach, key=caller.key, again=caller.again, stop=Event(), redactor=caller.redactor)
+            reach = AllowedRoots.of(mine.root, *given, forbids, hidden(mine), holding, caller.private)
+            work = FileCall(reach=reach, key=caller.key, again=caller.again, stop=Event(), redactor=caller.redactor)
             try:
                 return await self.perform(work, args)
             except (Refused, NotFound) as error:
@@ -70,10 +70,10 @@ class FileTool(Builtin[A]):
     def summary(self, args: dict[str, Any]) -> str:
         return printable(super().summary(args)[:200])
 
-    async def perform(self, work: Work, args: A) -> Answer:
+    async def perform(self, work: FileCall, args: A) -> Answer:
         return await asyncio.to_thread(self.work, work, args)
 
-    def work(self, work: Work, args: A) -> Answer:
+    def work(self, work: FileCall, args: A) -> Answer:
         raise NotImplementedError
 
 
@@ -89,7 +89,7 @@ def beneath(root: Root, fd: int) -> str:
     return rest
 
 
-def prefix_of(reach: Reach, root: Root) -> str:
+def prefix_of(reach: AllowedRoots, root: Root) -> str:
     """What to put before a path beneath `root` so that the run can use it: nothing when it is the run's own root."""
     shown = reach.shown(root.path, "")
     return "" if shown == "." else shown.rstrip("/") + "/"

@@ -21,7 +21,7 @@ from retinue.sandbox.git_repository import find, opened, program
 from retinue.sandbox.readonly_paths import beneath
 from retinue.tools.base import Answer, Caller, Returned, Risk
 from retinue.tools.builtin import git_cuts
-from retinue.tools.builtin.builtin_tool import Arguments, Builtin
+from retinue.tools.builtin.builtin_tool import Builtin, ToolArguments
 from retinue.tools.builtin.command_record import plain, trim, whole
 from retinue.tools.builtin.git_rules import guarded
 from retinue.tools.builtin.run_processes import Processes
@@ -75,7 +75,7 @@ ALWAYS = {
 }
 
 
-class GitArguments(Arguments, frozen=True, kw_only=True):
+class GitArguments(ToolArguments, frozen=True, kw_only=True):
     args: Annotated[list[str], Meta(min_length=1, max_length=200, description='e.g. ["log", "--oneline", "-n20"]')]
 
 
@@ -96,7 +96,7 @@ class GitTool(Builtin[GitArguments]):
         self._processes = processes
 
     async def call(self, caller: Caller, args: GitArguments) -> Returned:
-        kept, stream, hunks = Kept(), caller.redactor.byte_stream(), git_cuts.Hunks(args.args)
+        kept, stream, hunks = HeadTail(), caller.redactor.byte_stream(), git_cuts.Hunks(args.args)
 
         def wrote(data: bytes) -> None:
             kept.write(stream.feed(hunks.feed(data)))
@@ -132,7 +132,7 @@ class GitTool(Builtin[GitArguments]):
         return f"git {line if len(line) <= 100 else line[:99] + '…'}"
 
 
-class Kept:
+class HeadTail:
     """The first and the last part of an output."""
 
     def __init__(self) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import takewhile
 
-from retinue.tools.builtin.markdown import Writer
+from retinue.tools.builtin.markdown import MarkdownWriter
 
 _START = re.compile(r"<(?=[A-Za-z/!?])")
 _NAME = re.compile(r"[A-Za-z][^\s/>\x00]*+")
@@ -72,7 +72,7 @@ class Token:
 
 
 @dataclass(slots=True)
-class Page:
+class HtmlPage:
     """What was read of a page; `whole` is False when it was too long."""
 
     text: str
@@ -174,7 +174,7 @@ def _mark_layout(found: list[Token]) -> None:
 class _Reader:
     """Keeps the open elements, so that each end tag ends what it should, and passes on what can be seen."""
 
-    def __init__(self, writer: Writer) -> None:
+    def __init__(self, writer: MarkdownWriter) -> None:
         self.title = ""
         self._writer = writer
         self._open: list[tuple[str, str]] = []  # each with the name under which it is written
@@ -253,9 +253,9 @@ def read(
     plain: bool = False,
     cap: int = 2_000_000,
     is_over: Callable[[], bool] = lambda: False,
-) -> Page:
+) -> HtmlPage:
     """A page as Markdown, or as plain text; links are made absolute from `base`. `is_over` ends the reading early."""
-    writer = Writer(base, plain=plain, cap=cap)
+    writer = MarkdownWriter(base, plain=plain, cap=cap)
     reader = _Reader(writer)
     found = list(takewhile(lambda _: not is_over(), tokens(source)))
     _mark_layout(found)
@@ -264,4 +264,4 @@ def read(
             break
         reader.take(token)
     reader.finish()
-    return Page(writer.finish(), reader.title, not writer.is_full)
+    return HtmlPage(writer.finish(), reader.title, not writer.is_full)

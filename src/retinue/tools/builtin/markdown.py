@@ -22,7 +22,7 @@ _BLOCKS = frozenset(
 _BAD = re.compile(r"[\x00-\x20\x7f]")
 
 
-class Writer:
+class MarkdownWriter:
     """`open`, `text` and `close` in the order of the page; `finish` gives the whole. Nesting must be proper."""
 
     def __init__(self, base: str, *, plain: bool, cap: int) -> None:

@@ -13,18 +13,18 @@ from retinue.core.redaction import Redactor
 from retinue.core.values import Image
 from retinue.errors import NotFound, Refused
 from retinue.formats.globs import BadGlob, Globs
-from retinue.sandbox.directory_walk import MAX_DEPTH, Entry, Patience, walk
+from retinue.sandbox.directory_walk import MAX_DEPTH, Patience, WalkEntry, walk
 from retinue.sandbox.gitignore import chain
 from retinue.sandbox.open_beneath import DIRECTORY, open_beneath
 from retinue.sandbox.paths import Root, real_path
 from retinue.sandbox.protected_paths import KERNEL
 from retinue.tools.base import Answer
-from retinue.tools.builtin.builtin_tool import Arguments
+from retinue.tools.builtin.builtin_tool import ToolArguments
 from retinue.tools.builtin.file_tool import (
     MAX_ANSWER,
     MAX_LINE,
+    FileCall,
     FileTool,
-    Work,
     beneath,
     failed,
     page,
@@ -38,13 +38,13 @@ MAX_IMAGE = 5_000_000
 Positive = Annotated[int, Meta(ge=1, le=1_000_000_000)]
 
 
-class ReadArgs(Arguments, frozen=True, kw_only=True):
+class ReadArgs(ToolArguments, frozen=True, kw_only=True):
     path: str
     offset: Positive = 1
     limit: Positive = 2000
 
 
-class Read(FileTool[ReadArgs]):
+class ReadTool(FileTool[ReadArgs]):
     """Lines of a text file, numbered; a picture as a picture."""
 
     name = "read"
@@ -64,7 +64,7 @@ class Read(FileTool[ReadArgs]):
         span = f":{first}-{last}" if isinstance(offset, int) or isinstance(limit, int) else ""
         return printable(f"read {path}{span}"[:200])
 
-    def work(self, work: Work, args: ReadArgs) -> Answer:
+    def work(self, work: FileCall, args: ReadArgs) -> Answer:
         try:
             with work.reach.reading(args.path) as (root, rest):
                 data = root.read_file(rest)
@@ -128,13 +128,13 @@ def _numbered(args: ReadArgs, data: bytes, redactor: Redactor) -> Answer:
     return Answer(text="\n".join([header, *out, *rest]))
 
 
-class ListArgs(Arguments, frozen=True, kw_only=True):
+class ListFilesArgs(ToolArguments, frozen=True, kw_only=True):
     path: str = "."
     depth: Annotated[int, Meta(ge=1, le=MAX_DEPTH)] = 1
     limit: Positive = 2000
 
 
-class List(FileTool[ListArgs]):
+class ListFilesTool(FileTool[ListFilesArgs]):
     """The entries of a directory, down to a depth."""
 
     name = "list"
@@ -142,11 +142,11 @@ class List(FileTool[ListArgs]):
         "List a directory, one entry a line, sorted, paths relative to the root: directories end with /, files are "
         "followed by a tab and their bytes. `depth` says how many levels. What .gitignore leaves out is not shown."
     )
-    Args = ListArgs
+    Args = ListFilesArgs
     restart = "pure"
     risk = "read"
 
-    def work(self, work: Work, args: ListArgs) -> Answer:
+    def work(self, work: FileCall, args: ListFilesArgs) -> Answer:
         patience = Patience(stop=work.stop)
         entries, prefix, _ = gather(work, args.path, patience, depth=args.depth, measured=args.limit)
         lines = [_line(prefix, e) for e in entries]
@@ -161,13 +161,13 @@ class List(FileTool[ListArgs]):
         return Answer(text="\n".join([*([text] if text else []), *([f"[{'; '.join(notes)}]"] if notes else [])]))
 
 
-class FindArgs(Arguments, frozen=True, kw_only=True):
+class FindArgs(ToolArguments, frozen=True, kw_only=True):
     pattern: str
     path: str = "."
     limit: Positive = 1000
 
 
-class Find(FileTool[FindArgs]):
+class FindTool(FileTool[FindArgs]):
     """Paths that match a glob."""
 
     name = "find"
@@ -184,7 +184,7 @@ class Find(FileTool[FindArgs]):
         where = args.get("path", ".")
         return printable(f"find {args.get('pattern')}{'' if where == '.' else f' in {where}'}"[:200])
 
-    def work(self, work: Work, args: FindArgs) -> Answer:
+    def work(self, work: FileCall, args: FindArgs) -> Answer:
         try:
             globs = Globs(args.pattern)
         except BadGlob as error:
@@ -200,8 +200,8 @@ class Find(FileTool[FindArgs]):
 
 
 def gather(
-    work: Work, path: str, patience: Patience, *, depth: int = MAX_DEPTH, measured: int = 0
-) -> tuple[list[Entry], str, str]:
+    work: FileCall, path: str, patience: Patience, *, depth: int = MAX_DEPTH, measured: int = 0
+) -> tuple[list[WalkEntry], str, str]:
     """All entries below a directory, sorted, with paths beneath their root, the first so many with their sizes; what to
     show in front of them; and the directory's own path there."""
     with work.reach.reading(path) as (root, rest):
@@ -224,8 +224,8 @@ def gather(
             os.close(fd)
 
 
-def _measured(root: Root, entries: list[Entry]) -> list[Entry]:
-    out: list[Entry] = []
+def _measured(root: Root, entries: list[WalkEntry]) -> list[WalkEntry]:
+    out: list[WalkEntry] = []
     for above, group in groupby(entries, key=lambda e: os.path.dirname(e.path)):
         try:
             fd = open_beneath(root.fd, above or ".", DIRECTORY | os.O_NOFOLLOW)
@@ -239,17 +239,17 @@ def _measured(root: Root, entries: list[Entry]) -> list[Entry]:
     return out
 
 
-def _sized(entry: Entry, dir_fd: int) -> Entry:
+def _sized(entry: WalkEntry, dir_fd: int) -> WalkEntry:
     if entry.kind != "file":
         return entry
     try:
         found = os.stat(os.path.basename(entry.path), dir_fd=dir_fd, follow_symlinks=False)
     except OSError:
         return entry
-    return Entry(entry.path, "file", found.st_size)
+    return WalkEntry(entry.path, "file", found.st_size)
 
 
-def _line(prefix: str, entry: Entry) -> str:
+def _line(prefix: str, entry: WalkEntry) -> str:
     path = printable(prefix + entry.path)
     match entry.kind:
         case "dir":

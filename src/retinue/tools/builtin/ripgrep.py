@@ -57,7 +57,7 @@ class Body(msgspec.Struct, frozen=True):
     submatches: tuple[Span, ...] = ()
 
 
-class Message(msgspec.Struct, frozen=True):
+class RipgrepMessage(msgspec.Struct, frozen=True):
     type: str
     data: Body
 
@@ -73,7 +73,7 @@ class Query:
 
 
 @dataclass(slots=True)
-class Line:
+class MatchLine:
     """A line that matches (`start`: where, in bytes) or stands beside one (`start` is -1)."""
 
     path: str
@@ -84,11 +84,11 @@ class Line:
 
 
 @dataclass(slots=True)
-class Found:
+class SearchResult:
     """What a scan said. `why` says why it stopped early; `wrong` what is wrong with the pattern; `broken` what is wrong
     with the program that should have searched."""
 
-    lines: list[Line] = field(default_factory=list)
+    lines: list[MatchLine] = field(default_factory=list)
     why: str = ""
     wrong: str = ""
     broken: str = ""
@@ -99,7 +99,7 @@ def ripgrep(roots: Sequence[str]) -> str:
     return programs.find("rg", away=roots)[0]
 
 
-async def by_ripgrep(program: str, query: Query, dir_fd: int | None, file_fd: int | None, enough: int) -> Found:
+async def by_ripgrep(program: str, query: Query, dir_fd: int | None, file_fd: int | None, enough: int) -> SearchResult:
     """Search below a directory, or one open file."""
     argv = [program, *RIPGREP, *(f"--no-ignore-{i}" for i in IGNORE), "--no-require-git"]
     argv += [f"--max-filesize={MAX_FILE}", f"--context={query.context}"]
@@ -124,7 +124,7 @@ def _types(glob: str) -> list[str]:
     return [*(f"--type-add=retinue:{n}" for n in names), "--type-not=retinue" if negated else "--type=retinue"]
 
 
-async def by_scanner(query: Query, root_fd: int, paths: Sequence[str], enough: int) -> Found:
+async def by_scanner(query: Query, root_fd: int, paths: Sequence[str], enough: int) -> SearchResult:
     """Search the files with these paths below a directory."""
     order = {
         "pattern": query.pattern,
@@ -146,8 +146,8 @@ async def _run(
     fed: bytes = b"",
     cwd: str | None = None,
     pass_fds: tuple[int, ...] = (),
-) -> Found:
-    found = Found()
+) -> SearchResult:
+    found = SearchResult()
     try:
         process = await asyncio.create_subprocess_exec(
             *argv,
@@ -189,8 +189,8 @@ async def _run(
     return found
 
 
-async def _collect(stream: asyncio.StreamReader, found: Found, enough: int) -> None:
-    decode = msgspec.json.Decoder(Message).decode
+async def _collect(stream: asyncio.StreamReader, found: SearchResult, enough: int) -> None:
+    decode = msgspec.json.Decoder(RipgrepMessage).decode
     rest = b""
     size = n_hits = 0
     last: Piece | None = None
@@ -207,7 +207,7 @@ async def _collect(stream: asyncio.StreamReader, found: Found, enough: int) -> N
             if body.path != last:
                 last = body.path
                 path = "" if last is None else os.fsdecode(last.raw()).removeprefix("./")
-            found.lines.append(Line(path, body.line_number or 0, body.absolute_offset, body.lines.raw(), start))
+            found.lines.append(MatchLine(path, body.line_number or 0, body.absolute_offset, body.lines.raw(), start))
             n_hits += start >= 0
         if n_hits > enough:
             found.why = f"there are more than {enough} matches"
@@ -217,10 +217,10 @@ async def _collect(stream: asyncio.StreamReader, found: Found, enough: int) -> N
             return
 
 
-def confirmed(lines: list[Line], dir_fd: int) -> list[Line]:
+def confirmed(lines: list[MatchLine], dir_fd: int) -> list[MatchLine]:
     """Only lines that are in the file of that name, opened beneath the directory: whoever swaps a file for a link
     while it is searched learns nothing about what the link leads to."""
-    kept: list[Line] = []
+    kept: list[MatchLine] = []
     for path, group in groupby(lines, key=attrgetter("path")):
         try:
             fd = open_beneath(dir_fd, path, READ | os.O_NOFOLLOW)
@@ -235,7 +235,7 @@ def confirmed(lines: list[Line], dir_fd: int) -> list[Line]:
     return kept
 
 
-def _there(fd: int, lines: list[Line]) -> list[Line]:
+def _there(fd: int, lines: list[MatchLine]) -> list[MatchLine]:
     if len(lines) < FEW:
         return [n for n in lines if (text := n.raw.removesuffix(b"\n")) == os.pread(fd, len(text), n.offset)]
     data = os.pread(fd, min(MAX_FILE, max(n.offset + len(n.raw) for n in lines)), 0)

@@ -18,18 +18,18 @@ from retinue.core.redaction import ByteStream
 from retinue.core.values import Capabilities
 from retinue.errors import NotFound, Refused
 from retinue.formats.safe_text import clean
-from retinue.sandbox.base import Command, Ended, Limits, Running, Sandbox
+from retinue.sandbox.base import Command, CommandExit, CommandLimits, Running, Sandbox
 from retinue.sandbox.bwrap import find_sandbox
 from retinue.sandbox.kept_aside import untold
 from retinue.sandbox.open_beneath import DIRECTORY, open_beneath
-from retinue.sandbox.open_directories import Holding
+from retinue.sandbox.open_directories import OpenDirectory
 from retinue.sandbox.paths import real_path, strip
 from retinue.sandbox.private_paths import Private
 from retinue.sandbox.process import sweep
 from retinue.sandbox.readonly_paths import beneath
 from retinue.sandbox.resource_limits import find_groups
 from retinue.tools.base import Caller
-from retinue.tools.builtin.command_record import End, Spool, Start, forget_old
+from retinue.tools.builtin.command_record import CommandEnd, CommandRecord, CommandStart, forget_old
 
 log = logging.getLogger("retinue")
 ENVIRONMENT = ("PATH", "HOME", "LANG", "TERM", "TZ")
@@ -37,31 +37,31 @@ KEEP_SECONDS = 3 * 24 * 3600.0
 DAY = 24 * 3600.0
 END_SECONDS = 30.0
 """How long a command that was killed is waited for; its sandbox needs a few seconds at most."""
-LIMITS = Limits()
+LIMITS = CommandLimits()
 
 
 @dataclass
-class Live:
+class LiveCommand:
     """A command under way. `over` is set when its end is on disk; `news` whenever there is more output; `notes` are
     told with its end, beside its own. What it writes goes through `stream`, so that no secret is on disk, whole or cut
     in two."""
 
     run: str
-    spool: Spool
+    spool: CommandRecord
     stream: ByteStream
     background: bool = False
     notes: tuple[str, ...] = ()
     running: Running | None = None
     over: asyncio.Event = field(default_factory=asyncio.Event)
     news: asyncio.Event = field(default_factory=asyncio.Event)
-    watching: asyncio.Task[End] | None = None
+    watching: asyncio.Task[CommandEnd] | None = None
     forget: Callable[[], object] = lambda: None
 
     def sink(self, data: bytes) -> None:
         self.spool.write(self.stream.feed(data))
         self.news.set()
 
-    async def wait(self, seconds: float | None) -> End:
+    async def wait(self, seconds: float | None) -> CommandEnd:
         """Until nothing of it is left; then its end is on disk, however this came about."""
         assert self.running is not None
         try:
@@ -73,11 +73,11 @@ class Live:
             raise
         return self._note(ended)
 
-    async def _conclude(self) -> End:
+    async def _conclude(self) -> CommandEnd:
         assert self.running is not None
         return self._note(await self.running.wait())
 
-    def _note(self, ended: Ended) -> End:
+    def _note(self, ended: CommandExit) -> CommandEnd:
         try:
             self.spool.write(self.stream.close())
             return self.spool.finish(replace(ended, notes=(*ended.notes, *self.notes)))
@@ -98,7 +98,7 @@ class Processes:
         sandbox: Sandbox | None = None,
         private: Private | None = None,
         environ: Mapping[str, str] | None = None,
-        limits: Limits = LIMITS,
+        limits: CommandLimits = LIMITS,
         max_background: int = 8,
         background_seconds: float = DAY,
     ) -> None:
@@ -107,7 +107,7 @@ class Processes:
         self._untold: tuple[str, ...] = ()
         self._sandbox, self._environ, self.limits = sandbox, environ, limits
         self._max_background, self._background_seconds = max_background, background_seconds
-        self._live: dict[str, Live] = {}
+        self._live: dict[str, LiveCommand] = {}
         self._mark = digest(self._folder)[:16]
         self._is_swept = False
 
@@ -153,20 +153,20 @@ class Processes:
                 opened=opened,
             )
 
-    def spool(self, key: str) -> Spool:
-        return Spool(self._folder / digest("shell", key)[:16])
+    def spool(self, key: str) -> CommandRecord:
+        return CommandRecord(self._folder / digest("shell", key)[:16])
 
-    async def start(self, caller: Caller, command: Command, shown: str, *, background: bool) -> Live:
+    async def start(self, caller: Caller, command: Command, shown: str, *, background: bool) -> LiveCommand:
         """Record it, then start it. What is refused leaves no record."""
         sandbox = self.sandbox()
         n = sum(live.background and live.run == caller.id for live in self._live.values())
         if background and n >= self._max_background:
             raise Refused("background", f"{n} processes are running in the background; stop one with shell_stop first.")
         spool = self.spool(caller.key)
-        live = Live(run=caller.id, spool=spool, stream=caller.redactor.byte_stream(), background=background)
+        live = LiveCommand(run=caller.id, spool=spool, stream=caller.redactor.byte_stream(), background=background)
         tag = f"{self._mark}:{spool.id}"
         shown = caller.redactor.clean(shown)
-        start = Start(run=caller.id, command=shown, at=caller.at / 1000, tag=tag, background=background)
+        start = CommandStart(run=caller.id, command=shown, at=caller.at / 1000, tag=tag, background=background)
         await asyncio.to_thread(self._record, spool, start)
         try:
             live.running = await sandbox.start(replace(command, tag=tag), live.sink)
@@ -180,18 +180,18 @@ class Processes:
             live.watching = asyncio.get_running_loop().create_task(live.wait(self._background_seconds))
         return live
 
-    def find(self, run: str, id: str) -> Live | Spool | None:
+    def find(self, run: str, id: str) -> LiveCommand | CommandRecord | None:
         """A command of that run: under way, or its record. Another run's is not found."""
         live = self._live.get(id)
         if live is not None:
             return live if live.run == run else None
         if not id.isalnum():
             return None
-        spool = Spool(self._folder / id)
+        spool = CommandRecord(self._folder / id)
         start = spool.start
         return spool if start is not None and start.run == run else None
 
-    def forsake(self, spool: Spool) -> None:
+    def forsake(self, spool: CommandRecord) -> None:
         """Before a call is answered for after a restart: nothing of it may still run."""
         sweep(f"{self._mark}:{spool.id}")
 
@@ -207,7 +207,7 @@ class Processes:
         """End everything."""
         await self._end(list(self._live.values()))
 
-    async def _end(self, all_of: list[Live]) -> None:
+    async def _end(self, all_of: list[LiveCommand]) -> None:
         for live in all_of:
             if live.running is not None:
                 live.running.stop()
@@ -216,7 +216,7 @@ class Processes:
             for late in (await asyncio.wait(ends, timeout=END_SECONDS))[1]:
                 late.cancel()
 
-    def _record(self, spool: Spool, start: Start) -> None:
+    def _record(self, spool: CommandRecord, start: CommandStart) -> None:
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         os.chmod(self._folder, 0o700)
         if not self._is_swept:
@@ -235,7 +235,7 @@ def _late(path: str, kept: str) -> str:
     return text
 
 
-def _root(holding: Holding, root: str) -> int:
+def _root(holding: OpenDirectory, root: str) -> int:
     try:
         return holding.open(root)
     except NotFound:

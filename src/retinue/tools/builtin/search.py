@@ -25,10 +25,10 @@ from retinue.sandbox.open_beneath import open_beneath
 from retinue.sandbox.paths import READ, Root, real_path, strip
 from retinue.sandbox.protected_paths import KERNEL
 from retinue.tools.base import Answer
-from retinue.tools.builtin.builtin_tool import Arguments
-from retinue.tools.builtin.file_tool import FileTool, Work, beneath, failed, page, prefix_of, printable
+from retinue.tools.builtin.builtin_tool import ToolArguments
+from retinue.tools.builtin.file_tool import FileCall, FileTool, beneath, failed, page, prefix_of, printable
 from retinue.tools.builtin.read_list_find import Positive
-from retinue.tools.builtin.ripgrep import Found, Line, Query, by_ripgrep, by_scanner, confirmed, ripgrep
+from retinue.tools.builtin.ripgrep import MatchLine, Query, SearchResult, by_ripgrep, by_scanner, confirmed, ripgrep
 from retinue.tools.builtin.text_file import displayable
 
 MAX_TEXT = 400
@@ -43,7 +43,7 @@ IGNORE_FILES = (".gitignore", ".rgignore", ".ignore")
 NARROW = "make the pattern, path or glob narrower, or raise limit"
 
 
-class SearchArgs(Arguments, frozen=True, kw_only=True):
+class SearchArgs(ToolArguments, frozen=True, kw_only=True):
     pattern: str
     path: str = "."
     glob: str = ""
@@ -54,7 +54,7 @@ class SearchArgs(Arguments, frozen=True, kw_only=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class SearchRoot:
     """What is searched: a directory, or one file (`file_fd`). `base` is its true path beneath the root."""
 
     root: Root
@@ -64,7 +64,7 @@ class Place:
     file_fd: int | None = None
 
 
-class Search(FileTool[SearchArgs]):
+class SearchTool(FileTool[SearchArgs]):
     """With ripgrep where it can be trusted, otherwise with a scanner of our own; the answers are the same."""
 
     name = "search"
@@ -82,7 +82,7 @@ class Search(FileTool[SearchArgs]):
         inside = f" in {where}" if where != "." else ""
         return printable(f'search "{args.get("pattern")}"{inside}{f" ({glob})" if glob else ""}'[:200])
 
-    async def perform(self, work: Work, args: SearchArgs) -> Answer:
+    async def perform(self, work: FileCall, args: SearchArgs) -> Answer:
         wrong = _bad(args)
         if wrong:
             return failed(wrong)
@@ -116,19 +116,19 @@ def _bad(args: SearchArgs) -> str:
     return ""
 
 
-def _place(root: Root, rest: str, prefix: str, held: ExitStack) -> Place:
+def _place(root: Root, rest: str, prefix: str, held: ExitStack) -> SearchRoot:
     probe = root.open(rest, os.O_PATH)
     held.callback(os.close, probe)
     if stat.S_ISDIR(os.fstat(probe).st_mode):
         fd = root.open_dir(rest)
         held.callback(os.close, fd)
-        return Place(root, beneath(root, fd), prefix, dir_fd=fd)
+        return SearchRoot(root, beneath(root, fd), prefix, dir_fd=fd)
     fd, _ = root.open_file(rest)
     held.callback(os.close, fd)
-    return Place(root, strip(real_path(fd), root.real) or rest, prefix, file_fd=fd)
+    return SearchRoot(root, strip(real_path(fd), root.real) or rest, prefix, file_fd=fd)
 
 
-async def _search(work: Work, args: SearchArgs, place: Place, globs: Globs | None) -> Found:
+async def _search(work: FileCall, args: SearchArgs, place: SearchRoot, globs: Globs | None) -> SearchResult:
     query = Query(
         pattern=clean(args.pattern),
         ignore_case=args.ignore_case,
@@ -154,7 +154,7 @@ async def _search(work: Work, args: SearchArgs, place: Place, globs: Globs | Non
     return found
 
 
-async def _unless_stuck(place: Place, search: Coroutine[Any, Any, Found]) -> Found:
+async def _unless_stuck(place: SearchRoot, search: Coroutine[Any, Any, SearchResult]) -> SearchResult:
     """Ripgrep opens ignore files itself, and waits for ever at one that is a pipe: when it takes long, it is looked
     whether there is such a one."""
     task = asyncio.ensure_future(search)
@@ -162,7 +162,7 @@ async def _unless_stuck(place: Place, search: Coroutine[Any, Any, Found]) -> Fou
     try:
         await asyncio.wait({task}, timeout=SOON_SECONDS)
         if not task.done() and await asyncio.to_thread(_has_odd_rules, place, patience):
-            return Found(broken="there is an ignore file that is no regular file")
+            return SearchResult(broken="there is an ignore file that is no regular file")
         return await task
     finally:
         patience.stop.set()
@@ -170,14 +170,14 @@ async def _unless_stuck(place: Place, search: Coroutine[Any, Any, Found]) -> Fou
         await asyncio.gather(task, return_exceptions=True)
 
 
-def _has_odd_rules(place: Place, patience: Patience) -> bool:
+def _has_odd_rules(place: SearchRoot, patience: Patience) -> bool:
     if place.dir_fd is None:
         return False
     entries = walk(place.dir_fd, place.base, chain(place.root.fd, place.base), patience, skip=_skipped(place))
     return any(e.kind in ("link", "other") and e.path.rpartition("/")[2] in IGNORE_FILES for e in entries)
 
 
-def _skipped(place: Place) -> tuple[str, ...]:
+def _skipped(place: SearchRoot) -> tuple[str, ...]:
     return KERNEL if place.dir_fd is not None and real_path(place.dir_fd) == "/" else ()
 
 
@@ -189,7 +189,7 @@ def _is_python(pattern: str) -> bool:
     return True
 
 
-def _paths(place: Place, globs: Globs | None, patience: Patience) -> list[str]:
+def _paths(place: SearchRoot, globs: Globs | None, patience: Patience) -> list[str]:
     if place.dir_fd is None:
         return [place.base]
     rules = chain(place.root.fd, place.base)
@@ -200,7 +200,9 @@ def _paths(place: Place, globs: Globs | None, patience: Patience) -> list[str]:
     )
 
 
-def _answer(args: SearchArgs, place: Place, globs: Globs | None, found: Found, redactor: Redactor) -> Answer:
+def _answer(
+    args: SearchArgs, place: SearchRoot, globs: Globs | None, found: SearchResult, redactor: Redactor
+) -> Answer:
     lines = _filtered(place, globs, found.lines)
     lines.sort(key=lambda line: (line.path, line.number))
     lines = confirmed(lines, place.root.fd)  # before anything is counted: a number tells something too
@@ -228,7 +230,7 @@ def _answer(args: SearchArgs, place: Place, globs: Globs | None, found: Found, r
     return Answer(text=text.removeprefix("\n") or "[nothing matches]")
 
 
-def _permitted(place: Place, forbids: Callable[[str], str] | None, lines: list[Line]) -> list[Line]:
+def _permitted(place: SearchRoot, forbids: Callable[[str], str] | None, lines: list[MatchLine]) -> list[MatchLine]:
     top, hides = place.root.real.rstrip("/"), place.root.hides()
 
     def is_denied(path: str) -> bool:
@@ -250,7 +252,7 @@ def _is_hidden(root: Root, path: str, hides: Callable[[str], bool]) -> bool:
     return False
 
 
-def _filtered(place: Place, globs: Globs | None, lines: list[Line]) -> list[Line]:
+def _filtered(place: SearchRoot, globs: Globs | None, lines: list[MatchLine]) -> list[MatchLine]:
     if place.dir_fd is None:
         return lines
     judge = Judge(place.root.fd, place.base) if place.base else None
@@ -266,7 +268,7 @@ def _filtered(place: Place, globs: Globs | None, lines: list[Line]) -> list[Line
     return [line for line in lines if passed[line.path]]
 
 
-def _first(lines: list[Line], limit: int) -> list[Line]:
+def _first(lines: list[MatchLine], limit: int) -> list[MatchLine]:
     """Up to so many matches, with the lines around them."""
     n = 0
     for i, line in enumerate(lines):
@@ -276,9 +278,9 @@ def _first(lines: list[Line], limit: int) -> list[Line]:
     return lines
 
 
-def _cleaned(lines: list[Line], dir_fd: int, redactor: Redactor) -> list[Line]:
+def _cleaned(lines: list[MatchLine], dir_fd: int, redactor: Redactor) -> list[MatchLine]:
     """The lines as they stand in their files without the secrets: one may begin in the line before."""
-    out: list[Line] = []
+    out: list[MatchLine] = []
     for path, group in groupby(lines, key=attrgetter("path")):
         try:
             fd = open_beneath(dir_fd, path, READ | os.O_NOFOLLOW)
@@ -291,7 +293,7 @@ def _cleaned(lines: list[Line], dir_fd: int, redactor: Redactor) -> list[Line]:
     return out
 
 
-def _without(fd: int, line: Line, redactor: Redactor) -> Line:
+def _without(fd: int, line: MatchLine, redactor: Redactor) -> MatchLine:
     start = max(0, line.offset - AROUND)
     data = os.pread(fd, line.offset - start + len(line.raw) + AROUND, start)
     cleaned = redactor.clean_bytes(data)
@@ -301,9 +303,9 @@ def _without(fd: int, line: Line, redactor: Redactor) -> Line:
     return replace(line, raw=rows[min(len(rows) - 1, data.count(b"\n", 0, line.offset - start))])
 
 
-def _lines(lines: list[Line], prefix: str, context: int, redactor: Redactor) -> list[str]:
+def _lines(lines: list[MatchLine], prefix: str, context: int, redactor: Redactor) -> list[str]:
     out: list[str] = []
-    before: Line | None = None
+    before: MatchLine | None = None
     for line in lines:
         if context and before is not None and (before.path != line.path or before.number + 1 != line.number):
             out.append("--")
@@ -313,7 +315,7 @@ def _lines(lines: list[Line], prefix: str, context: int, redactor: Redactor) -> 
     return out
 
 
-def _shown(line: Line, redactor: Redactor) -> str:
+def _shown(line: MatchLine, redactor: Redactor) -> str:
     """The text of a line; of a long one, the part around the match."""
     raw = redactor.clean_bytes(line.raw.removesuffix(b"\n").removesuffix(b"\r"))
     if len(raw) <= MAX_TEXT:

@@ -16,9 +16,9 @@ from retinue.core.values import Restart
 from retinue.errors import Refused, SandboxMissing
 from retinue.formats.safe_text import clean
 from retinue.tools.base import Answer, Caller, Returned, Risk
-from retinue.tools.builtin.builtin_tool import Arguments, Builtin
-from retinue.tools.builtin.command_record import End, Spool, plain, trim, whole
-from retinue.tools.builtin.run_processes import Live, Processes
+from retinue.tools.builtin.builtin_tool import Builtin, ToolArguments
+from retinue.tools.builtin.command_record import CommandEnd, CommandRecord, plain, trim, whole
+from retinue.tools.builtin.run_processes import LiveCommand, Processes
 
 MAX_COMMAND = 100_000
 PAGE = 64 << 10
@@ -27,7 +27,7 @@ BASH = "/bin/bash"
 MayWrite = Callable[[Caller], Awaitable[str] | str]
 
 
-class ShellArguments(Arguments, frozen=True, kw_only=True):
+class ShellArguments(ToolArguments, frozen=True, kw_only=True):
     command: Annotated[str, Meta(description="for bash")]
     timeout_seconds: Annotated[float, Meta(gt=0, le=3600, description="then it is killed")] = 120
     background: Annotated[bool, Meta(description="answer with an id at once; it lives until the run ends")] = False
@@ -100,7 +100,7 @@ class ShellTool(Builtin[ShellArguments]):
         return f"$ {line if len(line) <= 100 else line[:99] + '…'}" + (" &" if args.get("background") is True else "")
 
 
-class OutputArguments(Arguments, frozen=True):
+class OutputArguments(ToolArguments, frozen=True):
     id: str
     wait_seconds: Annotated[float, Meta(ge=0, le=300, description="wait so long for more output, or the end")] = 0
     offset: Annotated[int, Meta(ge=0, description="the first byte to show")] = 0
@@ -123,17 +123,17 @@ class ShellOutputTool(Builtin[OutputArguments]):
         found = self._processes.find(caller.id, args.id)
         if found is None:
             return Answer(text=_unknown(args.id), error=True)
-        if isinstance(found, Live):
+        if isinstance(found, LiveCommand):
             await _news(found, args.offset, args.wait_seconds)
-        spool = found.spool if isinstance(found, Live) else found
-        is_live = isinstance(found, Live) and not found.over.is_set()
+        spool = found.spool if isinstance(found, LiveCommand) else found
+        is_live = isinstance(found, LiveCommand) and not found.over.is_set()
         return Answer(text=f"{_standing(spool, is_live=is_live)}\n{_page(spool, args.offset)}")
 
     def summary(self, args: dict[str, Any]) -> str:
         return f"shell_output {args.get('id', '')}"
 
 
-class StopArguments(Arguments, frozen=True):
+class StopArguments(ToolArguments, frozen=True):
     id: str
 
 
@@ -154,22 +154,22 @@ class ShellStopTool(Builtin[StopArguments]):
         found = self._processes.find(caller.id, args.id)
         if found is None:
             return Answer(text=_unknown(args.id), error=True)
-        if isinstance(found, Live) and found.running is not None:
+        if isinstance(found, LiveCommand) and found.running is not None:
             found.running.stop()
             await found.over.wait()
-        spool = found.spool if isinstance(found, Live) else found
+        spool = found.spool if isinstance(found, LiveCommand) else found
         return Answer(text=f"{_standing(spool, is_live=False)}\n{spool.shown()}")
 
     def summary(self, args: dict[str, Any]) -> str:
         return f"shell_stop {args.get('id', '')}"
 
 
-def told(spool: Spool, end: End, first: str, limit: float) -> Answer:
+def told(spool: CommandRecord, end: CommandEnd, first: str, limit: float) -> Answer:
     """The outcome of a command for the model."""
     return Answer(text=f"{first}{_ending(end, limit)}\n{spool.shown()}", error=end.code != 0)
 
 
-def _ending(end: End, limit: float | None = None) -> str:
+def _ending(end: CommandEnd, limit: float | None = None) -> str:
     after = f"after {end.seconds:.1f} s"
     words = {
         "": f"exit code {end.code} {after}",
@@ -183,14 +183,14 @@ def _ending(end: End, limit: float | None = None) -> str:
     return "; ".join((words.get(end.why, f"ended {after}"), *end.notes)) + "."
 
 
-def _standing(spool: Spool, *, is_live: bool) -> str:
+def _standing(spool: CommandRecord, *, is_live: bool) -> str:
     if is_live:
         return f"running; {spool.total()} bytes so far."
     end = spool.end
     return "It died with the runtime, which was restarted." if end is None else _ending(end)
 
 
-def _page(spool: Spool, offset: int) -> str:
+def _page(spool: CommandRecord, offset: int) -> str:
     total, kept = spool.total(), spool.kept()
     data = spool.read(offset, PAGE)
     if offset + len(data) < kept:
@@ -205,7 +205,7 @@ def _page(spool: Spool, offset: int) -> str:
     return f"{plain(data)}\n[bytes {min(offset, end)} to {end} of {total}; {rest}]"
 
 
-async def _news(live: Live, offset: int, seconds: float) -> None:
+async def _news(live: LiveCommand, offset: int, seconds: float) -> None:
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             while not live.over.is_set() and live.spool.total() <= offset:
@@ -230,7 +230,7 @@ def _bash(text: str) -> tuple[str, ...]:
     return ("/bin/sh", "-c", text)
 
 
-def _written(spool: Spool) -> str:
+def _written(spool: CommandRecord) -> str:
     return f"Until then it had written:\n{spool.shown()}" if spool.total() else "Until then it had written nothing."
 
 

@@ -8,12 +8,12 @@ from typing import Annotated, Any, ClassVar, Literal, Protocol
 
 from msgspec import Meta
 
-from retinue.core.task_list import STATUSES, Act, Added, Board, Noted, Removed, Status, Task, Updated
+from retinue.core.task_list import STATUSES, Act, Added, Noted, Removed, Status, TaskItem, TaskList, Updated
 from retinue.core.values import Restart
 from retinue.errors import StoreError
 from retinue.formats.safe_text import one_line
 from retinue.tools.base import Answer, Caller, Returned, Risk
-from retinue.tools.builtin.builtin_tool import Arguments, Builtin
+from retinue.tools.builtin.builtin_tool import Builtin, ToolArguments
 
 MOST = 10_000
 MOST_AT_ONCE = 200
@@ -32,7 +32,7 @@ class Boards(Protocol):
         """Keep one act; durable when it returns, and only once for a key."""
 
 
-class TasksArgs(Arguments, frozen=True):
+class TasksArgs(ToolArguments, frozen=True):
     action: Literal["list", "add", "update", "remove"]
     titles: Annotated[
         tuple[Annotated[str, Meta(max_length=20 * TITLE)], ...],
@@ -49,7 +49,7 @@ class TasksArgs(Arguments, frozen=True):
     offset: Annotated[int, Meta(ge=0, le=1 << 31, description="list: how many tasks to pass over")] = 0
 
 
-class Tasks(Builtin[TasksArgs]):
+class TasksTool(Builtin[TasksArgs]):
     """What was read once is kept folded, so that a call costs what is new on its board."""
 
     name: ClassVar[str] = "tasks"
@@ -57,14 +57,14 @@ class Tasks(Builtin[TasksArgs]):
         "The to-do list that you share with every agent at work on the same request. Add tasks before a longer piece "
         "of work, set one to doing when you begin and to done when it is finished, and drop what is not needed."
     )
-    Args: ClassVar[type[Arguments]] = TasksArgs
+    Args: ClassVar[type[ToolArguments]] = TasksArgs
     restart: Restart = "keyed"
     risk: Risk = "read"
 
     def __init__(self, boards: Boards) -> None:
         super().__init__()
         self._boards = boards
-        self._known: OrderedDict[str, Board] = OrderedDict()
+        self._known: OrderedDict[str, TaskList] = OrderedDict()
 
     async def call(self, caller: Caller, args: TasksArgs) -> Returned:
         act = _act(args)
@@ -95,8 +95,8 @@ class Tasks(Builtin[TasksArgs]):
             return Answer(text=f"Removed task {args.id}. {_counts(board)}")
         return Answer(text=_table(board, [board.tasks[id] for id in ids if id in board.tasks], 0))
 
-    async def _board(self, root: str) -> Board:
-        board = self._known.pop(root, None) or Board()
+    async def _board(self, root: str) -> TaskList:
+        board = self._known.pop(root, None) or TaskList()
         self._known[root] = board
         if len(self._known) > MOST_BOARDS:
             self._known.popitem(last=False)
@@ -137,7 +137,7 @@ def _act(args: TasksArgs) -> Act | str | None:
     )
 
 
-def _refusal(board: Board, act: Act) -> str:
+def _refusal(board: TaskList, act: Act) -> str:
     if isinstance(act, Added) and len(board.tasks) + len(act.titles) > MOST:
         return (
             f"The list holds {len(board.tasks)} tasks and takes {MOST} at most, so nothing was added. Remove what is "
@@ -147,7 +147,7 @@ def _refusal(board: Board, act: Act) -> str:
     return f"There is no task {missing[0]}, so nothing was changed. {_counts(board)}" if missing else ""
 
 
-def _table(board: Board, tasks: Sequence[Task], offset: int) -> str:
+def _table(board: TaskList, tasks: Sequence[TaskItem], offset: int) -> str:
     shown = tasks[offset : offset + PAGE]
     lines = [_counts(board)]
     if shown:
@@ -159,12 +159,12 @@ def _table(board: Board, tasks: Sequence[Task], offset: int) -> str:
     return "\n".join(lines)
 
 
-def _row(task: Task) -> str:
+def _row(task: TaskItem) -> str:
     note = f" ({task.note})" if task.note else ""
     return f"{task.id} | {task.status} | {task.owner or '-'} | {task.title}{note}"
 
 
-def _counts(board: Board) -> str:
+def _counts(board: TaskList) -> str:
     if not board.tasks:
         return "The list is empty."
     counts = dict.fromkeys(STATUSES, 0)

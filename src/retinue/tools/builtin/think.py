@@ -8,14 +8,14 @@ from msgspec import Meta
 
 from retinue.core.values import Restart
 from retinue.tools.base import Answer, Caller, Returned, Risk
-from retinue.tools.builtin.builtin_tool import Arguments, Builtin
+from retinue.tools.builtin.builtin_tool import Builtin, ToolArguments
 
 
-class ThinkArgs(Arguments, frozen=True):
+class ThinkArgs(ToolArguments, frozen=True):
     thought: Annotated[str, Meta(description="What you are thinking.")]
 
 
-class Think(Builtin[ThinkArgs]):
+class ThinkTool(Builtin[ThinkArgs]):
     """The answer is short on purpose: the value is in having written the call."""
 
     name: ClassVar[str] = "think"
@@ -23,7 +23,7 @@ class Think(Builtin[ThinkArgs]):
         "Think something through in writing before you act: weigh options, check a plan, look for what is missing. "
         "It changes nothing and fetches nothing."
     )
-    Args: ClassVar[type[Arguments]] = ThinkArgs
+    Args: ClassVar[type[ToolArguments]] = ThinkArgs
     restart: Restart = "pure"
     risk: Risk = "read"
     never_waits = True

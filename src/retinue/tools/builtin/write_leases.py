@@ -17,7 +17,7 @@ from retinue.tools.base import Caller
 
 
 @dataclass(frozen=True, slots=True)
-class Lease:
+class WriteLease:
     """`directories` are descriptors: a directory that is moved meanwhile is still the same."""
 
     directories: tuple[int, ...]
@@ -31,11 +31,11 @@ class Lease:
             os.close(fd)
 
 
-class Writers:
+class WriteLeases:
     """The leases of one runtime. Nothing here is durable: after a restart whoever goes on writing takes it again."""
 
     def __init__(self) -> None:
-        self._leases: dict[str, Lease] = {}
+        self._leases: dict[str, WriteLease] = {}
 
     def take(self, caller: Caller) -> str:
         """ "" when the caller may write in its directories from now on, otherwise who writes there."""
@@ -44,7 +44,7 @@ class Writers:
             opened = _opened(caller)
         except Refused as error:
             return str(error)
-        mine = Lease(opened, spec.id, spec.root, spec.path, spec.order.label or spec.order.agent)
+        mine = WriteLease(opened, spec.id, spec.root, spec.path, spec.order.label or spec.order.agent)
         others = [o for o in self._leases.values() if o.run != mine.run and not _in_line(o, mine)]
         wanted = [real_path(fd) for fd in mine.directories] if others else []
         for other in others:
@@ -91,6 +91,6 @@ def _overlap(a: Sequence[str], b: Sequence[str]) -> str:
     return ""
 
 
-def _in_line(a: Lease, b: Lease) -> bool:
+def _in_line(a: WriteLease, b: WriteLease) -> bool:
     """Whether one of the two runs is an ancestor of the other."""
     return a.root == b.root and (f"{a.path}/".startswith(f"{b.path}/") or f"{b.path}/".startswith(f"{a.path}/"))

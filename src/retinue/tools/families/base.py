@@ -29,7 +29,7 @@ COMPLAINT = 4_000
 """Characters of a complaint: it may quote what the model wrote."""
 
 
-class Settings(Value, forbid_unknown_fields=True):
+class FamilySettings(Value, forbid_unknown_fields=True):
     """The values of a family that can be set: a profile is nothing but other defaults for them.
 
     `enabled` is what a run gets that says nothing; a request can turn a family on or off. `guide`: whether the system
@@ -45,7 +45,7 @@ class Family:
     """One dialect with its settings. `name` is also the name under which a request turns it on or off."""
 
     name: ClassVar[str]
-    settings_type: ClassVar[type[Settings]] = Settings
+    settings_type: ClassVar[type[FamilySettings]] = FamilySettings
     camels: ClassVar[bool] = False
     """Whether its document spells the settings like `maxConcurrent`."""
     profile: str = ""
@@ -81,12 +81,12 @@ def helper_name(agent: str, family: str) -> str:
     return agent if agent.endswith(f".{family}") else f"{agent}.{family}"
 
 
-class Complaint(Exception):
+class CallComplaint(Exception):
     """What was wrong with a call, in the family's words: an error result that the model can act on."""
 
 
 class FamilyTool:
-    """A tool of a family: `answer` does the work, a `Complaint` becomes an error result."""
+    """A tool of a family: `answer` does the work, a `CallComplaint` becomes an error result."""
 
     schema: ToolSchema
     restart: Restart = "pure"
@@ -97,7 +97,7 @@ class FamilyTool:
     """The family whose helpers it starts; "" for a tool that starts nobody."""
     dialect: str = ""
     """The family that it belongs to."""
-    settings: Any = Settings()
+    settings: Any = FamilySettings()
     """Those of its family."""
     is_fork: bool = False
     """Whether those it starts know all that was said."""
@@ -121,7 +121,7 @@ class FamilyTool:
     async def run(self, caller: Caller, args: dict[str, Any]) -> Returned:
         try:
             returned = await self.answer(caller, args)
-        except Complaint as complaint:
+        except CallComplaint as complaint:
             return Answer(text=await _said(caller, str(complaint)), error=True)
         if isinstance(returned, Laid):
             return Answer(text=await caller.fit(returned))
@@ -161,14 +161,14 @@ class FamilyTool:
         try:
             return msgspec.convert(args, type_)
         except msgspec.ValidationError as error:
-            raise Complaint(f"{self.invalid}: {error}") from None
+            raise CallComplaint(f"{self.invalid}: {error}") from None
 
     def _unwrap(self, field: str, text: str) -> Any:
         try:
             (value,) = parse(f'{{"value": {text}}}').values()
             return value
         except (BadArguments, ValueError):
-            raise Complaint(f"{self.invalid}: `{field}` is a string, but not one of valid JSON") from None
+            raise CallComplaint(f"{self.invalid}: `{field}` is a string, but not one of valid JSON") from None
 
 
 def level_of(caller: Caller, tool: FamilyTool) -> int:

@@ -7,7 +7,7 @@ import os
 from retinue.formats.fair_cut import clip
 from retinue.sandbox.paths import strip
 from retinue.tools.base import Caller
-from retinue.tools.families.base import Complaint
+from retinue.tools.families.base import CallComplaint
 
 
 def directory(caller: Caller, asked: str | None, where: str = "") -> str:
@@ -21,12 +21,12 @@ def directory(caller: Caller, asked: str | None, where: str = "") -> str:
     try:
         path = os.path.realpath(os.path.join(caller.cwd, asked)) if caller.cwd else os.path.normpath(asked)
     except ValueError:  # no path at all: it holds a NUL, or half a character
-        raise Complaint(absent) from None
+        raise CallComplaint(absent) from None
     if (roots or caller.held.read is not None) and not inside(path, roots):
         names = ", ".join(dict.fromkeys(roots)) or "a directory that you may read (there is none)"
-        raise Complaint(f"{where}cwd {name} is outside your working directory; name one inside {names}")
+        raise CallComplaint(f"{where}cwd {name} is outside your working directory; name one inside {names}")
     if not os.path.isdir(path):
-        raise Complaint(absent)
+        raise CallComplaint(absent)
     return path
 
 

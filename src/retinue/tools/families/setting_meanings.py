@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from retinue.tools.families.base import Settings
+from retinue.tools.families.base import FamilySettings
 from retinue.tools.families.profiles import FAMILIES, PROFILES, family_type
 from retinue.tools.families.setting_spelling import camel
 
@@ -144,7 +144,7 @@ def default_words(value: Any) -> str:
 
 
 def page() -> str:
-    parts = [_HEAD + "\n".join(_row(name, fields_of(Settings)[name], text) for name, text in ALL.items())]
+    parts = [_HEAD + "\n".join(_row(name, fields_of(FamilySettings)[name], text) for name, text in ALL.items())]
     for kind in FAMILIES:
         made = family_type(kind)
         profiles = {p: values for p, (of, values) in PROFILES.items() if of == kind}

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 
-from retinue.tools.families.base import Settings
+from retinue.tools.families.base import FamilySettings
 
 
-class SubagentSettings(Settings):
+class SubagentSettings(FamilySettings):
     """`[agent.subagent]`. Amounts of None are no limit; `model` overrides the parent's. `chat_enabled`: whether a chat
     has the tools from its first message on, or from one that asks for such work; None leaves that to `enabled`."""
 

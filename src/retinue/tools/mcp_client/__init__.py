@@ -3,19 +3,19 @@ and over HTTP, with nothing but aiohttp, and that only when a server is behind a
 """
 
 from retinue.tools.mcp_client.mcp_tool import McpTool
-from retinue.tools.mcp_client.protocol import Limits, McpError
-from retinue.tools.mcp_client.server_config import Complaint, ServerConfig, Source, read_servers
-from retinue.tools.mcp_client.servers import McpServers, Status, Withheld
+from retinue.tools.mcp_client.protocol import McpError, ServerLimits
+from retinue.tools.mcp_client.server_config import ServerComplaint, ServerConfig, ServerConfigSource, read_servers
+from retinue.tools.mcp_client.servers import McpServers, ServerStatus, Withheld
 
 __all__ = [
-    "Complaint",
-    "Limits",
     "McpError",
     "McpServers",
     "McpTool",
+    "ServerComplaint",
     "ServerConfig",
-    "Source",
-    "Status",
+    "ServerConfigSource",
+    "ServerLimits",
+    "ServerStatus",
     "Withheld",
     "read_servers",
 ]

@@ -60,7 +60,7 @@ def _laid_out(value: Any) -> str:
     return "".join(pieces)
 
 
-class Pinned(Value):
+class ApprovedServer(Value):
     """A server as it was approved: what was configured, and its tools' hashes. `shown` is what was approved, to be laid
     beside what is offered now."""
 
@@ -71,19 +71,19 @@ class Pinned(Value):
 
 class _File(msgspec.Struct, forbid_unknown_fields=True):
     version: int
-    servers: dict[str, Pinned] = {}
+    servers: dict[str, ApprovedServer] = {}
 
 
-class Pins:
+class Approvals:
     """Kept in a file that only its owner may read (0600), or without `path` for as long as this object lives. Each
     change is made under a lock on what the file says by then, and replaces it whole: no process undoes another's."""
 
     def __init__(self, path: Path | None = None) -> None:
         self.path = path
-        self._servers: dict[str, Pinned] = {}
+        self._servers: dict[str, ApprovedServer] = {}
         self._stamp: tuple[int, int, int] | None = None
 
-    def server(self, name: str) -> Pinned | None:
+    def server(self, name: str) -> ApprovedServer | None:
         self._read()
         return self._servers.get(name)
 
@@ -99,14 +99,14 @@ class Pins:
         with self._changing():
             before = self._servers.get(server)
             if before is None or whole:
-                before = Pinned(identity=identity)
+                before = ApprovedServer(identity=identity)
             tools, shown = dict(before.tools), dict(before.shown)
             for definition in definitions:
                 name = str(definition.get("name"))
                 tools[name], shown[name] = fingerprint(definition), page(definition)
             room = MAX_SHOWN // max(1, len(shown))
             kept = {name: clip(text, room) for name, text in shown.items()}
-            self._servers[server] = Pinned(identity=before.identity, tools=tools, shown=kept)
+            self._servers[server] = ApprovedServer(identity=before.identity, tools=tools, shown=kept)
 
     def forget(self, server: str) -> None:
         with self._changing():

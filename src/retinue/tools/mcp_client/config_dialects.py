@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from retinue.core.ids import digest
 from retinue.formats.safe_text import reveal
-from retinue.tools.mcp_client.server_config import Complaint, Kind, ServerConfig, Source
+from retinue.tools.mcp_client.server_config import Kind, ServerComplaint, ServerConfig, ServerConfigSource
 
 KINDS: dict[str, Kind] = {
     "stdio": "stdio",
@@ -90,7 +90,7 @@ def dialect_of(tree: Mapping[str, Any], path: Path | None) -> str:
     return "claude"
 
 
-def entries(tree: Mapping[str, Any], source: Source) -> tuple[dict[str, Any], list[Complaint]]:
+def entries(tree: Mapping[str, Any], source: ServerConfigSource) -> tuple[dict[str, Any], list[ServerComplaint]]:
     """The servers of a file by name, untranslated."""
     root = ROOTS.get(source.dialect, "mcpServers")
     found = tree.get(root)
@@ -99,24 +99,24 @@ def entries(tree: Mapping[str, Any], source: Source) -> tuple[dict[str, Any], li
     if found is None and source.dialect in ("gemini", "codex"):  # they hold other settings too
         return {}, []
     text = f"it has no {root}" if found is None else f"it must be an object, not {_type(found)}"
-    return {}, [Complaint(text=text, file=source.file, field=root)]
+    return {}, [ServerComplaint(text=text, file=source.file, field=root)]
 
 
 def translate(
-    tree: Mapping[str, Any], source: Source, environ: Mapping[str, str], inputs: Mapping[str, str]
-) -> tuple[list[ServerConfig], list[Complaint]]:
+    tree: Mapping[str, Any], source: ServerConfigSource, environ: Mapping[str, str], inputs: Mapping[str, str]
+) -> tuple[list[ServerConfig], list[ServerComplaint]]:
     found, complaints = entries(tree, source)
     servers = []
     asked = {i["id"]: i for i in _list(tree.get("inputs")) if isinstance(i, dict) and isinstance(i.get("id"), str)}
     for name, entry in found.items():
         where = {"file": source.file, "server": reveal(name, keep="")[:100]}
         try:
-            reader = Entry(name, entry, source, Expander(environ, inputs, asked, source))
+            reader = ServerEntry(name, entry, source, Expander(environ, inputs, asked, source))
             server = reader.codex() if source.dialect == "codex" else reader.json()
         except Wrong as error:
-            complaints.append(Complaint(text=str(error), field=error.field, kind=error.kind, **where))  # type: ignore[arg-type]
+            complaints.append(ServerComplaint(text=str(error), field=error.field, kind=error.kind, **where))  # type: ignore[arg-type]
             continue
-        complaints += [Complaint(text=t, field=f, kind=k, fatal=False, **where) for f, t, k in reader.notes]  # type: ignore[arg-type]
+        complaints += [ServerComplaint(text=t, field=f, kind=k, fatal=False, **where) for f, t, k in reader.notes]  # type: ignore[arg-type]
         servers.append(server)
     return servers, complaints
 
@@ -129,7 +129,7 @@ class Expander:
     environ: Mapping[str, str]
     inputs: Mapping[str, str]
     asked: Mapping[str, Any]
-    source: Source
+    source: ServerConfigSource
 
     def __call__(self, text: str, field: str) -> str:
         return VARIABLE.sub(lambda m: self._value(m, field), text)
@@ -156,10 +156,10 @@ class Expander:
         return value
 
 
-class Entry:
+class ServerEntry:
     """One server of a file, field by field. `notes` are (field, text, kind)."""
 
-    def __init__(self, name: str, entry: Any, source: Source, expand: Expander) -> None:
+    def __init__(self, name: str, entry: Any, source: ServerConfigSource, expand: Expander) -> None:
         if not isinstance(entry, dict):
             raise Wrong("", f"it must be an object, not {_type(entry)}")
         if not name.strip() or len(name) > 128:

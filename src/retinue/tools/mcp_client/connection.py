@@ -19,12 +19,12 @@ from retinue.tools.mcp_client.protocol import (
     MODERN,
     UNSUPPORTED_VERSION,
     Era,
-    Limits,
     McpError,
+    ServerLimits,
     SessionGone,
     encode,
 )
-from retinue.tools.mcp_client.transports.base import Unreadable, Wire
+from retinue.tools.mcp_client.transports.base import Transport, Unreadable
 
 META = "io.modelcontextprotocol/"
 MAX_REPLIES = 32
@@ -42,7 +42,7 @@ def own_name() -> dict[str, str]:
 
 
 @dataclass(slots=True)
-class Pending:
+class PendingRequest:
     """A request without an answer yet. `alive_at` moves with its progress."""
 
     answer: asyncio.Future[dict[str, Any]]
@@ -51,7 +51,7 @@ class Pending:
 
 
 @dataclass(slots=True)
-class Hello:
+class ServerInfo:
     """What the server has told about itself."""
 
     era: Era
@@ -62,21 +62,21 @@ class Hello:
 
 
 @dataclass(slots=True)
-class Connection:
+class McpConnection:
     """Open it, ask it, close it. `changed` is called when the server says that its tools have changed; `gone` says why
     nothing will come any more. With `roots` the server is told them when it asks."""
 
-    wire: Wire
-    limits: Limits
+    wire: Transport
+    limits: ServerLimits
     roots: Sequence[str] = ()
     client: Mapping[str, str] = field(default_factory=own_name)
     changed: Callable[[], None] = lambda: None
     redactor: Redactor = field(default_factory=Redactor)
-    hello: Hello | None = None
+    hello: ServerInfo | None = None
     gone: str = ""
     n_unreadable: int = 0
     too_large: list[str] = field(default_factory=list)  # the names of tools whose definitions are not taken
-    _pending: dict[int, Pending] = field(default_factory=dict)
+    _pending: dict[int, PendingRequest] = field(default_factory=dict)
     _replies: set[asyncio.Task[None]] = field(default_factory=set)
     _n: int = 0
     _renewing: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -84,7 +84,7 @@ class Connection:
 
     # opening
 
-    async def open(self, seconds: float, era: Era | None = None) -> Hello:
+    async def open(self, seconds: float, era: Era | None = None) -> ServerInfo:
         """Connect and agree on a version. `era` is what this server spoke last time."""
         try:
             async with asyncio.timeout(seconds):
@@ -94,7 +94,7 @@ class Connection:
             raise McpError("timeout", f"it did not answer within {seconds:g} s of its start") from None
         return self.hello
 
-    async def _discover(self) -> Hello:
+    async def _discover(self) -> ServerInfo:
         """Ask in the new way. Whoever says anything but yes is asked in the old way. Whoever says nothing is asked in
         both: a slow server answers one of the two, and an old one that ignores what it does not know the second."""
         asked = asyncio.create_task(self._ask_versions())
@@ -114,7 +114,7 @@ class Connection:
         finally:
             await _cancel(asked)
 
-    async def _either(self, asked: asyncio.Task[Hello], shaken: asyncio.Task[Hello]) -> Hello:
+    async def _either(self, asked: asyncio.Task[ServerInfo], shaken: asyncio.Task[ServerInfo]) -> ServerInfo:
         await asyncio.wait({asked, shaken}, return_when=asyncio.FIRST_COMPLETED)
         if asked.done() and asked.exception() is None:
             return asked.result()
@@ -125,7 +125,7 @@ class Connection:
             return asked.result() if asked.done() and not asked.exception() else await self._ask_versions()
         return shaken.result()
 
-    async def _ask_versions(self) -> Hello:
+    async def _ask_versions(self) -> ServerInfo:
         version = MODERN[0]
         try:
             found = await self._raw("server/discover", {}, MODERN[0])
@@ -142,7 +142,7 @@ class Connection:
         about = found.get("_meta")
         return _hello("modern", both[0], found, about.get(f"{META}serverInfo") if isinstance(about, dict) else None)
 
-    async def _initialize(self) -> Hello:
+    async def _initialize(self) -> ServerInfo:
         self.wire.forget()
         params = {
             "protocolVersion": HANDSHAKE[0],
@@ -238,7 +238,7 @@ class Connection:
             raise McpError("lost", self.gone)
         self._n += 1
         id, loop = self._n, asyncio.get_running_loop()
-        pending = self._pending[id] = Pending(loop.create_future(), loop.time())
+        pending = self._pending[id] = PendingRequest(loop.create_future(), loop.time())
         body = dict(params)
         meta: dict[str, Any] = {"progressToken": id} if method == "tools/call" else {}
         if version in MODERN:
@@ -267,7 +267,7 @@ class Connection:
                 pending.answer.exception()  # nobody may have come to see it
             await self._let_go(id, method, version, sending, is_answered)
 
-    async def _wait(self, pending: Pending, sending: asyncio.Task[None], seconds: float) -> dict[str, Any]:
+    async def _wait(self, pending: PendingRequest, sending: asyncio.Task[None], seconds: float) -> dict[str, Any]:
         loop = asyncio.get_running_loop()
         began = loop.time()
         waiting: set[asyncio.Future[Any]] = {pending.answer, sending}
@@ -408,15 +408,15 @@ def _raise(sending: asyncio.Task[None]) -> None:
         raise McpError("protocol", f"the request failed: {type(error).__name__}", is_open=True) from error
 
 
-async def _cancel(task: asyncio.Task[Hello]) -> None:
+async def _cancel(task: asyncio.Task[ServerInfo]) -> None:
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
 
 
-def _hello(era: Era, version: str, found: Mapping[str, Any], about: Any) -> Hello:
+def _hello(era: Era, version: str, found: Mapping[str, Any], about: Any) -> ServerInfo:
     name = about.get("name") if isinstance(about, dict) else ""
     told, offered = found.get("instructions"), found.get("capabilities")
-    return Hello(
+    return ServerInfo(
         era=era,
         version=version,
         name=name[:200] if isinstance(name, str) else "",

@@ -15,7 +15,7 @@ from retinue.tools.mcp_client.protocol import McpError
 from retinue.tools.mcp_client.server_config import Kind
 
 if TYPE_CHECKING:
-    from retinue.tools.mcp_client.server_lifecycle import Server
+    from retinue.tools.mcp_client.server_lifecycle import McpServer
 
 OPEN = "The call may have taken effect all the same; look before you repeat it."
 
@@ -37,7 +37,7 @@ class McpTool:
     subject = ""
     guarded = True
 
-    def __init__(self, server: Server, schema: ToolSchema, tool_name: str, risk: Risk, restart: Restart) -> None:
+    def __init__(self, server: McpServer, schema: ToolSchema, tool_name: str, risk: Risk, restart: Restart) -> None:
         self._server, self.schema, self.tool_name = server, schema, tool_name
         self.risk: Risk = risk
         self.restart: Restart = restart

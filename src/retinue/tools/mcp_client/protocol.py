@@ -43,7 +43,7 @@ class SessionGone(Exception):
     """The server does not know the Mcp-Session-Id any more, so it has done nothing."""
 
 
-class Limits(Value):
+class ServerLimits(Value):
     """What one server may take of this process.
 
     `message_bytes`: the longest message that is read. `flood_bytes`, `flood_messages`: what it may send that nobody

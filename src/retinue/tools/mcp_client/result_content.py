@@ -14,14 +14,14 @@ from retinue.core.values import Image
 from retinue.formats.fair_cut import clip
 from retinue.formats.safe_text import clean, one_line
 from retinue.tools.base import Answer
-from retinue.tools.mcp_client.protocol import Limits, encode
+from retinue.tools.mcp_client.protocol import ServerLimits, encode
 
 PICTURES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 MAX_BLOCKS = 2_000
 NOTHING = "(The tool returned nothing.)"
 
 
-def answer(result: Mapping[str, Any], limits: Limits) -> Answer:
+def answer(result: Mapping[str, Any], limits: ServerLimits) -> Answer:
     """What the server says is data: it is handed on as the text of a result and never acted upon here."""
     texts: list[str] = []
     images: list[Image] = []
@@ -57,7 +57,7 @@ def _says_it(texts: list[str], data: Any) -> bool:
     return False
 
 
-def _add(block: Mapping[str, Any], texts: list[str], images: list[Image], limits: Limits) -> None:
+def _add(block: Mapping[str, Any], texts: list[str], images: list[Image], limits: ServerLimits) -> None:
     kind = block.get("type")
     if kind == "text":
         text = block.get("text")
@@ -75,7 +75,7 @@ def _add(block: Mapping[str, Any], texts: list[str], images: list[Image], limits
         texts.append(f"[{named} content ({one_line(str(block.get('mimeType', '')), 60) or 'no type'}) is not shown]")
 
 
-def _resource(found: Any, texts: list[str], images: list[Image], limits: Limits) -> None:
+def _resource(found: Any, texts: list[str], images: list[Image], limits: ServerLimits) -> None:
     if not isinstance(found, dict):
         texts.append("[a resource that is none was left out]")
     elif isinstance(found.get("text"), str):
@@ -85,7 +85,7 @@ def _resource(found: Any, texts: list[str], images: list[Image], limits: Limits)
         _picture(found.get("mimeType"), found.get("blob"), texts, images, limits)
 
 
-def _picture(media: Any, data: Any, texts: list[str], images: list[Image], limits: Limits) -> None:
+def _picture(media: Any, data: Any, texts: list[str], images: list[Image], limits: ServerLimits) -> None:
     """Only what models can look at, and only if it is what it says: one bad picture costs the whole request."""
     named = one_line(media, 60) if isinstance(media, str) else "no type"
     if not isinstance(data, str) or media not in PICTURES:

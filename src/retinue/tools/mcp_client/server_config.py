@@ -22,7 +22,7 @@ Kind = Literal["stdio", "http", "sse"]
 MAX_FILE = 1 << 20
 
 
-class Source(Value):
+class ServerConfigSource(Value):
     """Where a server was configured. An empty `file` is the command line or a program."""
 
     file: str = ""
@@ -53,7 +53,7 @@ class ServerConfig(Value):
     aliases: dict[str, str] = msgspec.field(default_factory=dict)
     approval: str = ""
     is_parallel: bool = True
-    source: Source = Source()
+    source: ServerConfigSource = ServerConfigSource()
     written: str = ""
 
     def __repr__(self) -> str:
@@ -71,7 +71,7 @@ class ServerConfig(Value):
         return secrets_of_server(self.name, env=self.env, headers=self.headers, url=self.url, args=self.args)
 
 
-class Complaint(Value):
+class ServerComplaint(Value):
     """Something about a configuration that its writer should know. One that is `fatal` cost the server, or the file."""
 
     text: str
@@ -95,21 +95,21 @@ def read_servers(
     *,
     trusted: Callable[[Path], bool] = lambda _: True,
     inputs: Mapping[str, str] | None = None,
-) -> tuple[list[ServerConfig], list[Complaint]]:
+) -> tuple[list[ServerConfig], list[ServerComplaint]]:
     """All servers of all the sources, the first that names one wins; and what was wrong. A path, JSON as a text, or the
     parsed object itself; what was not read from a file needs no trust. `inputs` are the values for `${input:id}`."""
     from retinue.tools.mcp_client.config_dialects import translate
 
     servers: dict[str, ServerConfig] = {}
-    complaints: list[Complaint] = []
+    complaints: list[ServerComplaint] = []
     for given in files_or_json:
         path = _path(given)
         try:
             tree, dialect = _load(given, path)
         except (OSError, ValueError) as error:
-            complaints.append(Complaint(text=_reason(error), file=str(path or ""), kind="unreadable"))
+            complaints.append(ServerComplaint(text=_reason(error), file=str(path or ""), kind="unreadable"))
             continue
-        source = Source(file=str(path or ""), dialect=dialect)
+        source = ServerConfigSource(file=str(path or ""), dialect=dialect)
         if path is not None and not trusted(path):
             complaints += _untrusted(tree, source)
             continue
@@ -120,7 +120,7 @@ def read_servers(
                 before = servers[server.name].source.file or "what was given first"
                 text = f"it is not used, because {before} has a server of that name"
                 where = {"file": source.file, "server": server.name}
-                complaints.append(Complaint(text=text, kind="shadowed", fatal=False, **where))
+                complaints.append(ServerComplaint(text=text, kind="shadowed", fatal=False, **where))
             else:
                 servers[server.name] = server
     return list(servers.values()), complaints
@@ -159,9 +159,11 @@ def _reason(error: Exception) -> str:
     return f"{error}; its servers are left out"
 
 
-def _untrusted(tree: Mapping[str, Any], source: Source) -> Sequence[Complaint]:
+def _untrusted(tree: Mapping[str, Any], source: ServerConfigSource) -> Sequence[ServerComplaint]:
     from retinue.tools.mcp_client.config_dialects import entries
 
     text = "it was not started, because the file is not trusted; look at what it would start, then trust the file"
     found = entries(tree, source)[0]
-    return [Complaint(text=text, file=source.file, server=reveal(n, keep="")[:100], kind="untrusted") for n in found]
+    return [
+        ServerComplaint(text=text, file=source.file, server=reveal(n, keep="")[:100], kind="untrusted") for n in found
+    ]

@@ -9,20 +9,20 @@ from typing import Any, Literal
 
 from retinue.core.redaction import Redactor
 from retinue.tools.base import Answer
-from retinue.tools.mcp_client.connection import Connection
+from retinue.tools.mcp_client.connection import McpConnection
 from retinue.tools.mcp_client.http_headers import argument_headers, marked
-from retinue.tools.mcp_client.protocol import UNSUPPORTED_VERSION, Era, Limits, McpError
+from retinue.tools.mcp_client.protocol import UNSUPPORTED_VERSION, Era, McpError, ServerLimits
 from retinue.tools.mcp_client.result_content import answer, asked
 from retinue.tools.mcp_client.server_config import ServerConfig
-from retinue.tools.mcp_client.transports.base import Wire
-from retinue.tools.mcp_client.transports.stdio import StdioWire, environment
+from retinue.tools.mcp_client.transports.base import Transport
+from retinue.tools.mcp_client.transports.stdio import StdioTransport, environment
 
 State = Literal["disabled", "idle", "ready", "dead", "failed", "changed", "closed"]
 INPUT_ROUNDS = 10
 TAIL = 1_000
 
 
-class Server:
+class McpServer:
     """`listed` is called with the tools' definitions each time they are known anew; `offers` says whether a tool may be
     called now, and if not, why."""
 
@@ -30,12 +30,12 @@ class Server:
         self,
         config: ServerConfig,
         *,
-        limits: Limits,
+        limits: ServerLimits,
         environ: Mapping[str, str],
         cwd: str,
         within: str,
         roots: Sequence[str],
-        listed: Callable[[Server], None],
+        listed: Callable[[McpServer], None],
         offers: Callable[[str, str], str],
         redactor: Redactor,
     ) -> None:
@@ -44,13 +44,13 @@ class Server:
         self.error = ""
         self.definitions: list[dict[str, Any]] = []
         self.named: dict[str, dict[str, Any]] = {}
-        self.connection: Connection | None = None
+        self.connection: McpConnection | None = None
         self.n_starts = 0
         self._environ, self._cwd, self._within, self._roots = environ, cwd, within, roots
         self._listed, self._offers = listed, offers
         self._era: Era | None = None
         self._starting = asyncio.Lock()
-        self._opening: asyncio.Task[Connection] | None = None
+        self._opening: asyncio.Task[McpConnection] | None = None
         self._closing = asyncio.Event()
         self._turn = asyncio.Lock()
         self._n_failures = 0
@@ -83,7 +83,7 @@ class Server:
             self._opening = None
         self.connection, self.state, self.error = connection, "ready", ""
 
-    async def _connected(self) -> Connection:
+    async def _connected(self) -> McpConnection:
         try:
             return await self._connect(self._era)
         except McpError as error:
@@ -95,9 +95,9 @@ class Server:
                 raise
             return await self._connect("handshake")
 
-    async def _connect(self, era: Era | None) -> Connection:
+    async def _connect(self, era: Era | None) -> McpConnection:
         wire = self._wire()
-        connection = Connection(wire, self.limits, roots=self._roots, changed=self._changed, redactor=self._redactor)
+        connection = McpConnection(wire, self.limits, roots=self._roots, changed=self._changed, redactor=self._redactor)
         try:
             hello = await connection.open(self.config.start_seconds, "handshake" if self.config.kind == "sse" else era)
             self._era = hello.era
@@ -110,11 +110,11 @@ class Server:
             raise
         return connection
 
-    def _wire(self) -> Wire:
+    def _wire(self) -> Transport:
         config = self.config
         if config.kind == "stdio":
             env = environment(self._environ, config.env)
-            return StdioWire(
+            return StdioTransport(
                 config.command,
                 config.args,
                 env=env,
@@ -123,13 +123,13 @@ class Server:
                 limits=self.limits,
                 redactor=self._redactor,
             )
-        from retinue.tools.mcp_client.transports.legacy_sse import SseWire
-        from retinue.tools.mcp_client.transports.streamable_http import HttpWire
+        from retinue.tools.mcp_client.transports.legacy_sse import LegacySseTransport
+        from retinue.tools.mcp_client.transports.streamable_http import StreamableHttpTransport
 
-        wire = SseWire if config.kind == "sse" else HttpWire
+        wire = LegacySseTransport if config.kind == "sse" else StreamableHttpTransport
         return wire(config.url, config.headers, environ=self._environ, limits=self.limits)
 
-    def _words(self, text: str, wire: Wire) -> str:
+    def _words(self, text: str, wire: Transport) -> str:
         tail = self._redactor.clean(wire.tail())[-TAIL:]
         return self._redactor.clean(f"{text}. It said last: {tail}" if tail else text)
 
@@ -146,7 +146,7 @@ class Server:
     def _changed(self) -> None:
         self._is_stale = True
 
-    async def _list(self, connection: Connection) -> None:
+    async def _list(self, connection: McpConnection) -> None:
         self._is_stale = False
         has_tools = connection.hello is None or connection.hello.has_tools
         try:
@@ -196,7 +196,7 @@ class Server:
         self._n_failures = 0
         return result
 
-    async def _rounds(self, connection: Connection, tool: str, args: Mapping[str, Any]) -> Answer:
+    async def _rounds(self, connection: McpConnection, tool: str, args: Mapping[str, Any]) -> Answer:
         """Ask until the result is whole. A server of the new versions may answer that it needs to know something first;
         what we can tell it, it is told."""
         params: dict[str, Any] = {"name": tool, "arguments": dict(args)}
@@ -231,7 +231,7 @@ class Server:
             return None
         return {key: {"roots": [{"uri": uri} for uri in self._roots]} for key in requests}
 
-    async def _usable(self) -> Connection:
+    async def _usable(self) -> McpConnection:
         """The connection, made anew if the last one is gone: at once the first time, then after growing pauses."""
         async with self._starting:
             connection = self.connection
@@ -250,7 +250,7 @@ class Server:
             assert self.connection is not None
             return self.connection
 
-    async def _drop(self, connection: Connection) -> None:
+    async def _drop(self, connection: McpConnection) -> None:
         self.connection = None
         self._fail(McpError("lost", self._words(connection.gone, connection.wire)))
         await connection.close()

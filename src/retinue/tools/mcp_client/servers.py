@@ -17,11 +17,11 @@ from retinue.errors import ConfigError, NotFound
 from retinue.formats.fair_cut import clip
 from retinue.formats.safe_text import one_line, reveal, several_lines
 from retinue.tools.mcp_client import tool_names as names
-from retinue.tools.mcp_client.approvals import Pins, fingerprint, page
+from retinue.tools.mcp_client.approvals import Approvals, fingerprint, page
 from retinue.tools.mcp_client.mcp_tool import McpTool, effects
-from retinue.tools.mcp_client.protocol import Limits, McpError
-from retinue.tools.mcp_client.server_config import Complaint, ServerConfig
-from retinue.tools.mcp_client.server_lifecycle import Server
+from retinue.tools.mcp_client.protocol import McpError, ServerLimits
+from retinue.tools.mcp_client.server_config import ServerComplaint, ServerConfig
+from retinue.tools.mcp_client.server_lifecycle import McpServer
 from retinue.tools.mcp_client.tool_schemas import Unusable, normal
 
 AT_ONCE = 8
@@ -41,7 +41,7 @@ class _Looked:
     """A definition that was looked at: its hash, and the schema of its arguments, or why there is none. A large list
     of tools is asked about for each run, and changes seldom."""
 
-    def __init__(self, definition: Mapping[str, Any], limits: Limits) -> None:
+    def __init__(self, definition: Mapping[str, Any], limits: ServerLimits) -> None:
         self.definition, self.print = definition, fingerprint(definition)
         self.parameters: dict[str, Any] = {}
         self.unusable: Unusable | None = None
@@ -55,7 +55,7 @@ class _Looked:
         self.description = clip(several_lines(words[: 4 * most]), most) if isinstance(words, str) else ""
 
 
-class Status(Value):
+class ServerStatus(Value):
     """How a server is. `reason` says why it is not ready; `notes` what is odd about it. `instructions` are the server's
     words for a model: data, which is shown to people and put into no prompt."""
 
@@ -88,25 +88,25 @@ class McpServers:
         pins: Path | None = None,
         workspace: Path | None = None,
         environ: Mapping[str, str] | None = None,
-        skipped: Sequence[Complaint] = (),
+        skipped: Sequence[ServerComplaint] = (),
         approve_first: bool = True,
-        limits: Limits | None = None,
+        limits: ServerLimits | None = None,
         redactor: Redactor | None = None,
     ) -> None:
-        self._limits = limits or Limits()
+        self._limits = limits or ServerLimits()
         redactor = Redactor() if redactor is None else redactor
         redactor.learn(secrets_of(environ or {}))
-        self._pins = Pins(pins)
+        self._pins = Approvals(pins)
         self._skipped = tuple(skipped)
         self._approve_first = approve_first
-        self._servers: dict[str, Server] = {}
+        self._servers: dict[str, McpServer] = {}
         self._looked: dict[names.Key, _Looked] = {}
         within = os.path.realpath(workspace or Path.cwd())
         roots = (workspace.absolute().as_uri(),) if workspace else ()
         for config in configs:
             if config.name in self._servers:
                 raise ConfigError(f"there are two MCP servers named {config.name!r}; rename one")
-            self._servers[config.name] = Server(
+            self._servers[config.name] = McpServer(
                 config,
                 limits=self._limits,
                 environ=environ or {},
@@ -137,7 +137,7 @@ class McpServers:
         `required`. A server whose configuration is not the approved one is not started."""
         room = asyncio.Semaphore(AT_ONCE)
 
-        async def one(server: Server) -> None:
+        async def one(server: McpServer) -> None:
             async with room:
                 with contextlib.suppress(McpError):
                     if self._is_as_approved(server):
@@ -151,7 +151,7 @@ class McpServers:
             reasons = "; ".join(f"{one_line(s.config.name)}: {s.error}" for s in missing)
             raise ConfigError(f"a required MCP server could not be used: {reasons}")
 
-    def _is_as_approved(self, server: Server) -> bool:
+    def _is_as_approved(self, server: McpServer) -> bool:
         pinned = self._pins.server(server.config.name)
         if pinned is None or pinned.identity == server.config.identity or server.state == "disabled":
             return True
@@ -161,7 +161,7 @@ class McpServers:
 
     # tools
 
-    def _listed(self, server: Server) -> None:
+    def _listed(self, server: McpServer) -> None:
         if self._pins.server(server.config.name) is None and self._approve_first:
             self._pins.approve(server.config.name, server.config.identity, *server.definitions, whole=True)
 
@@ -241,23 +241,25 @@ class McpServers:
             await found.start()
         self._pins.approve(server, found.config.identity, *found.definitions, whole=True)
 
-    def _server(self, name: str) -> Server:
+    def _server(self, name: str) -> McpServer:
         if name not in self._servers:
             raise NotFound(f"there is no MCP server named {name!r}")
         return self._servers[name]
 
     # looking after them
 
-    def status(self) -> list[Status]:
+    def status(self) -> list[ServerStatus]:
         """How each server is, and those that were left out of the configuration, with the reason."""
         known = self._names()
         out = [self._status(server, known) for server in self._servers.values()]
         for complaint in self._skipped:
             if complaint.fatal and complaint.server:
-                out.append(Status(name=complaint.server, state="skipped", reason=str(complaint), source=complaint.file))
+                out.append(
+                    ServerStatus(name=complaint.server, state="skipped", reason=str(complaint), source=complaint.file)
+                )
         return out
 
-    def _status(self, server: Server, known: Mapping[names.Key, str]) -> Status:
+    def _status(self, server: McpServer, known: Mapping[names.Key, str]) -> ServerStatus:
         config, hello = server.config, server.connection.hello if server.connection else None
         offered, withheld = [], []
         pinned = self._pins.server(config.name)
@@ -280,7 +282,7 @@ class McpServers:
             withheld.append(Withheld(tool=reveal(tool, keep=""), reason=reason))
         state = "dead" if server.connection is not None and server.connection.gone else server.state
         gone = server.connection.gone if server.connection else ""
-        return Status(
+        return ServerStatus(
             name=config.name,
             state=state,
             reason=server.error or gone,
@@ -295,7 +297,7 @@ class McpServers:
             n_starts=server.n_starts,
         )
 
-    def _notes(self, server: Server) -> list[str]:
+    def _notes(self, server: McpServer) -> list[str]:
         config = server.config
         tools = [d["name"] for d in server.definitions]
         patterns = [*(config.include or ()), *config.exclude, *config.aliases]

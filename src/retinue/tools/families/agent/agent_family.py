@@ -9,8 +9,15 @@ from collections.abc import Sequence
 from retinue.tools.base import Tool
 from retinue.tools.families.agent.agent_settings import AgentSettings
 from retinue.tools.families.agent.agent_tool import guide
-from retinue.tools.families.agent.child_tools import CancelTool, ListTool, ResumeTool, SendTool, StatusTool, WaitTool
-from retinue.tools.families.agent.spawn_fork_tools import ForkTool, SpawnTool
+from retinue.tools.families.agent.child_tools import (
+    AgentListTool,
+    AgentSendTool,
+    CancelTool,
+    ResumeTool,
+    StatusTool,
+    WaitTool,
+)
+from retinue.tools.families.agent.spawn_fork_tools import AgentSpawnTool, ForkTool
 from retinue.tools.families.base import Family
 
 __all__ = ["AgentFamily", "AgentSettings"]
@@ -25,16 +32,16 @@ class AgentFamily(Family):
         settings = self.settings
         kept, more_keys = settings.finished_kept, settings.more_keys
         status = StatusTool(kept, more_keys=more_keys)
-        five = (SpawnTool(settings), ForkTool(settings), status, CancelTool(kept), ListTool(kept))
+        five = (AgentSpawnTool(settings), ForkTool(settings), status, CancelTool(kept), AgentListTool(kept))
         if settings.more_tools:
-            return (*five, SendTool(settings), WaitTool(kept, more_keys=more_keys), ResumeTool(settings))
-        return (*five, SendTool(settings)) if settings.enable_comms else five
+            return (*five, AgentSendTool(settings), WaitTool(kept, more_keys=more_keys), ResumeTool(settings))
+        return (*five, AgentSendTool(settings)) if settings.enable_comms else five
 
     def helper_tools(self) -> Sequence[Tool]:
         """With comms a child can write to its parent. Spawn tools are given only where nesting is wired on purpose."""
         if self.settings.grant_spawn_tools:
             return self.tools()
-        return (SendTool(self.settings),) if self.settings.enable_comms else ()
+        return (AgentSendTool(self.settings),) if self.settings.enable_comms else ()
 
     @property
     def guide(self) -> str:

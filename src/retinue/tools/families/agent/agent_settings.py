@@ -10,7 +10,7 @@ from msgspec import Meta
 
 from retinue.core.values import Value
 from retinue.tools.base import Look
-from retinue.tools.families.base import Complaint, Settings
+from retinue.tools.families.base import CallComplaint, FamilySettings
 
 Number = Annotated[int, Meta(ge=0)]
 
@@ -37,7 +37,7 @@ class Concurrency(Value, forbid_unknown_fields=True):
     max_children_per_agent: Number = 5
 
 
-class AgentSettings(Settings):
+class AgentSettings(FamilySettings):
     """`[sub_agents]`. A provider or model of `inherit` is the parent's; a model of None is the first on the provider's
     list. `allowed_models` are those lists: each model on them is looked up by its provider and name. Without lists any
     model that the runtime knows may be asked for.
@@ -114,7 +114,7 @@ def bare(model: str) -> str:
 def resolve(
     settings: AgentSettings, provider: str | None, model: str | None, parents: str, look: Look
 ) -> tuple[str, str, str]:
-    """The provider and the model of a child, and the name by which the runtime knows it, or a `Complaint`.
+    """The provider and the model of a child, and the name by which the runtime knows it, or a `CallComplaint`.
 
     `parents` is the parent's model, by the name that the runtime has for it.
     """
@@ -130,10 +130,10 @@ def resolve(
     if real is None and settings.allowed_models is not None:
         real = f"{name}:{chosen}"
         if why := look.find_model(real):
-            raise Complaint(f"Failed to create LLM client: {why}")
+            raise CallComplaint(f"Failed to create LLM client: {why}")
     if real is None:
         there = ", ".join(known)
-        raise Complaint(f"Failed to create LLM client: model '{chosen}' is not known here (known: {there})")
+        raise CallComplaint(f"Failed to create LLM client: model '{chosen}' is not known here (known: {there})")
     return name, chosen, real
 
 
@@ -151,10 +151,10 @@ def _unlisted(
     if chosen is None and wanted is not None and of(parents) != wanted:
         chosen = next((m for m in look.models() if of(m) == wanted), None)
         if chosen is None:
-            raise Complaint(f"Failed to create LLM client: no model of provider '{wanted}' is known here")
+            raise CallComplaint(f"Failed to create LLM client: no model of provider '{wanted}' is known here")
     chosen = chosen or parents
     if wanted is not None and of(chosen) not in (None, wanted):
-        raise Complaint(f"Failed to create LLM client: model '{chosen}' is not of provider '{wanted}'")
+        raise CallComplaint(f"Failed to create LLM client: model '{chosen}' is not of provider '{wanted}'")
     return wanted or any_provider_of(look.resolved(chosen)), chosen
 
 
@@ -171,7 +171,7 @@ def _listed(
         named = model or (default if settings.is_default_named else None)
         found = _listing(lists, named) or provider_of(named) if named else provider_of(parents)
         if found is None:
-            raise Complaint(
+            raise CallComplaint(
                 f"The provider is ambiguous: it is to be inherited, and {named or parents!r} does not tell it. "
                 f"Name one of {', '.join(PROVIDERS)}."
             )
@@ -184,7 +184,7 @@ def _listed(
     chosen = model or default or allowed[0]
     if chosen not in allowed:
         listed = ", ".join(allowed)
-        raise Complaint(f"Model '{chosen}' is not in allowlist for provider '{name}'. Allowed models: {listed}")
+        raise CallComplaint(f"Model '{chosen}' is not in allowlist for provider '{name}'. Allowed models: {listed}")
     return name, chosen
 
 

@@ -9,7 +9,7 @@ from msgspec import Meta
 
 from retinue.core.account import DIMENSIONS
 from retinue.core.values import Value, Words
-from retinue.tools.families.base import Complaint, FamilyTool
+from retinue.tools.families.base import CallComplaint, FamilyTool
 
 SPAWN, FORK, SEND = "agent_spawn", "agent_fork", "agent_send"
 TOOLS = (SPAWN, FORK, "agent_status", "agent_cancel", "agent_list", SEND, "agent_wait", "agent_resume")
@@ -65,7 +65,7 @@ class AgentTool(FamilyTool):
         """The arguments as a value. A field that there is not is named, with those that there are."""
         try:
             return super().read(args, type_, *objects)
-        except Complaint as complaint:
+        except CallComplaint as complaint:
             if "unknown field" not in str(complaint):
                 raise
             inside = re.search(r"at `\$\.(\w+)`", str(complaint))
@@ -73,7 +73,7 @@ class AgentTool(FamilyTool):
             if inside is not None:
                 schema = known[inside[1]]
                 known = schema.get("properties") or schema["anyOf"][0]["properties"]
-            raise Complaint(f"{complaint}; there is: {', '.join(known) or 'none'}") from None
+            raise CallComplaint(f"{complaint}; there is: {', '.join(known) or 'none'}") from None
 
 
 class SpawnBudget(Value, forbid_unknown_fields=True):

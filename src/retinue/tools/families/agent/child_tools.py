@@ -14,7 +14,7 @@ from retinue.tools.base import Answer, Caller, Kin, Returned
 from retinue.tools.families.agent.agent_settings import AgentSettings
 from retinue.tools.families.agent.agent_tool import SEND, AgentTool, SpawnBudget, comms_note, short
 from retinue.tools.families.agent.spawn_fork_tools import Starter, amount
-from retinue.tools.families.base import Complaint, as_json, object_schema
+from retinue.tools.families.base import CallComplaint, as_json, object_schema
 from retinue.tools.families.family_states import agent_state, ending_of
 
 MAX_IDS = 32
@@ -29,7 +29,7 @@ class Nothing(Value, forbid_unknown_fields=True):
     pass
 
 
-class Message(Value, forbid_unknown_fields=True):
+class AgentSendArgs(Value, forbid_unknown_fields=True):
     agent_id: str
     message: str
     steer: bool = False
@@ -71,7 +71,7 @@ class _Watcher(AgentTool):
         known = {kin[0].id: kin for kin in await self.visible(caller)}
         for id in wanted:
             if id not in known:
-                raise Complaint(f"Sub-agent not found: {id}")
+                raise CallComplaint(f"Sub-agent not found: {id}")
         return [known[id] for id in wanted]
 
 
@@ -79,7 +79,7 @@ def uuid_of(id: str) -> str:
     try:
         return str(uuid.UUID(id))
     except ValueError as error:
-        raise Complaint(f"Invalid agent_id format: {error}") from None
+        raise CallComplaint(f"Invalid agent_id format: {error}") from None
 
 
 def started(kin: Kin) -> int:
@@ -144,7 +144,7 @@ def _cancelled(id: str, state: str, message: str, *, success: bool) -> str:
     return as_json({"success": success, "previous_state": state, "message": message, "agent_id": id})
 
 
-class ListTool(_Watcher):
+class AgentListTool(_Watcher):
     schema = ToolSchema(
         name="agent_list",
         description="All your sub-agents with their states, and how many are running, completed and failed.",
@@ -177,7 +177,7 @@ class ListTool(_Watcher):
         return Sheet({"agents": agents, **counts}, "agents", lambda row: row["state"], newest=True)
 
 
-class SendTool(_Watcher):
+class AgentSendTool(_Watcher):
     def __init__(self, settings: AgentSettings) -> None:
         super().__init__(settings.finished_kept)
         self.comms = settings.enable_comms
@@ -197,17 +197,17 @@ class SendTool(_Watcher):
         )
 
     async def answer(self, caller: Caller, args: dict[str, Any]) -> Returned:
-        asked = self.read(args, Message)
+        asked = self.read(args, AgentSendArgs)
         if not asked.message.strip():
-            raise Complaint("Message cannot be empty")
+            raise CallComplaint("Message cannot be empty")
         to = uuid_of(asked.agent_id)
         if to == caller.spec.parent:
             if not self.comms:
-                raise Complaint("Writing to the agent that started you requires comms to be enabled for sub-agents")
+                raise CallComplaint("Writing to the agent that started you requires comms to be enabled for sub-agents")
         else:
             ((_, run),) = await self.find(caller, to)
             if ending_of(run) is not None:
-                raise Complaint(f"Sub-agent {to} has ended ({agent_state(run)}); use agent_resume to let it go on")
+                raise CallComplaint(f"Sub-agent {to} has ended ({agent_state(run)}); use agent_resume to let it go on")
         gone = f"{to} cannot be written to now: it has ended, or has too many unread messages from you"
         reply = as_json({"success": True, "agent_id": to, "message": "Delivered to its mailbox"})
         return Orders(
@@ -238,9 +238,11 @@ class WaitTool(_Watcher):
     async def answer(self, caller: Caller, args: dict[str, Any]) -> Returned | Laid:
         asked = self.read(args, Several, "agent_ids")
         if not 1 <= len(asked.agent_ids) <= MAX_IDS:
-            raise Complaint(f"{self.invalid}: 1 to {MAX_IDS} agent_ids can be waited for, not {len(asked.agent_ids)}")
+            raise CallComplaint(
+                f"{self.invalid}: 1 to {MAX_IDS} agent_ids can be waited for, not {len(asked.agent_ids)}"
+            )
         if not 0 <= asked.timeout_seconds <= MAX_WAIT:
-            raise Complaint(f"{self.invalid}: timeout_seconds must be between 0 and {MAX_WAIT:.0f}")
+            raise CallComplaint(f"{self.invalid}: timeout_seconds must be between 0 and {MAX_WAIT:.0f}")
         kin = await self.find(caller, *asked.agent_ids)
         live = [spec.id for spec, run in kin if ending_of(run) is None]
         over = not live or (asked.mode == "any" and len(live) < len(kin))
@@ -281,11 +283,11 @@ class ResumeTool(Starter):
         asked = self.read(args, GoOn, "budget")
         await self.check_limits(caller, "resume sub-agent", "spawning")
         if not asked.prompt.strip():
-            raise Complaint("Prompt cannot be empty")
+            raise CallComplaint("Prompt cannot be empty")
         (kin,) = await self.watcher.find(caller, asked.agent_id)
         spec, run = kin
         if ending_of(run) is None:
-            raise Complaint(f"Sub-agent {spec.id} is still running; use {SEND} to write to it")
+            raise CallComplaint(f"Sub-agent {spec.id} is still running; use {SEND} to write to it")
         id, budget, before = caller.child_id(), asked.budget or SpawnBudget(), spec.order
         name = f"sub-agent-{short(id)}"
         base = Base(conversation=spec.conversation, length=run.length, start=run.start)

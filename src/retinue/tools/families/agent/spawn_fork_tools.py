@@ -25,7 +25,15 @@ from retinue.tools.families.agent.agent_tool import (
     short,
     with_comms,
 )
-from retinue.tools.families.base import Complaint, as_json, dialect_tools, helper_name, level_of, looking, object_schema
+from retinue.tools.families.base import (
+    CallComplaint,
+    as_json,
+    dialect_tools,
+    helper_name,
+    level_of,
+    looking,
+    object_schema,
+)
 from retinue.tools.families.family_states import agent_state
 
 
@@ -34,7 +42,7 @@ class ToolAccess(Value, forbid_unknown_fields=True):
     tools: tuple[str, ...] | None = None
 
 
-class SpawnArgs(Value, forbid_unknown_fields=True):
+class AgentSpawnArgs(Value, forbid_unknown_fields=True):
     prompt: str
     provider: str | None = None
     model: str | None = None
@@ -96,9 +104,11 @@ class Starter(AgentTool):
     def read_access(self, asked: ToolAccess | None) -> ToolAccess | None:
         """A policy that does not fit its list is not guessed at: the child could hold more than was meant."""
         if asked is not None and asked.policy == "inherit" and asked.tools:
-            raise Complaint(f"{self.invalid}: tool_access.tools is read only with the policy allow_list or deny_list")
+            raise CallComplaint(
+                f"{self.invalid}: tool_access.tools is read only with the policy allow_list or deny_list"
+            )
         if asked is not None and asked.policy != "inherit" and asked.tools is None:
-            raise Complaint(f"{self.invalid}: tool_access.tools is missing; the policy {asked.policy} needs it")
+            raise CallComplaint(f"{self.invalid}: tool_access.tools is missing; the policy {asked.policy} needs it")
         return asked
 
     async def check_limits(self, caller: Caller, verb: str, noun: str) -> None:
@@ -108,9 +118,9 @@ class Starter(AgentTool):
         most = min(limits.max_concurrent_agents, self.room(caller), limits.max_children_per_agent)
         level = level_of(caller, self)
         if running >= most or level >= limits.max_depth:
-            raise Complaint(f"Cannot {verb}: concurrency or depth limit reached")
+            raise CallComplaint(f"Cannot {verb}: concurrency or depth limit reached")
         if level > 0 and not self.settings.allow_nested_spawn:
-            raise Complaint(f"Nested {noun} is not allowed at this depth")
+            raise CallComplaint(f"Nested {noun} is not allowed at this depth")
 
     def room(self, caller: Caller) -> int:
         """How many runs there may be below the root: operations of all kinds share one number, and calls of tools that
@@ -187,7 +197,7 @@ _ACCESS = {
 }
 
 
-class SpawnTool(Starter):
+class AgentSpawnTool(Starter):
     def __init__(self, settings: AgentSettings) -> None:
         super().__init__(settings)
         default = settings.default_budget
@@ -217,15 +227,15 @@ class SpawnTool(Starter):
         )
 
     async def answer(self, caller: Caller, args: dict[str, Any]) -> Returned:
-        asked = self.read(args, SpawnArgs, "tool_access", "budget")
+        asked = self.read(args, AgentSpawnArgs, "tool_access", "budget")
         access = self.read_access(asked.tool_access)
         await self.check_limits(caller, "spawn sub-agent", "spawning")
         if not asked.prompt.strip():
-            raise Complaint("Prompt cannot be empty")
+            raise CallComplaint("Prompt cannot be empty")
         if asked.host_mode and not self.settings.enable_comms:
-            raise Complaint("host_mode requires comms to be enabled for sub-agents")
+            raise CallComplaint("host_mode requires comms to be enabled for sub-agents")
         if asked.provider is not None and asked.provider.strip().lower() not in ALIASES:
-            raise Complaint(f"Invalid provider: {asked.provider}")
+            raise CallComplaint(f"Invalid provider: {asked.provider}")
         wanted = ALIASES[asked.provider.strip().lower()] if asked.provider is not None else None
         look = looking(caller)
         provider, model, real = resolve(self.settings, wanted, asked.model, caller.spec.model, look)
@@ -245,7 +255,7 @@ class SpawnTool(Starter):
         refusals = self.refusals("spawn sub-agent", "Failed to spawn sub-agent")
         return Orders(spawns=(order,), answer=as_json(reply), refusals=refusals)
 
-    def _order(self, caller: Caller, asked: SpawnArgs, access: ToolAccess | None, name: str, model: str) -> Order:
+    def _order(self, caller: Caller, asked: AgentSpawnArgs, access: ToolAccess | None, name: str, model: str) -> Order:
         settings, budget = self.settings, asked.budget or SpawnBudget()
         is_default = budget.max_tokens is None
         tokens = settings.default_budget if budget.max_tokens is None else self.cap(budget.max_tokens)
@@ -307,7 +317,7 @@ class ForkTool(Starter):
         access = self.read_access(asked.tool_access)
         await self.check_limits(caller, "fork agent", "forking")
         if not asked.prompt.strip():
-            raise Complaint("Fork prompt cannot be empty")
+            raise CallComplaint("Fork prompt cannot be empty")
         look = looking(caller)
         provider, model, real = resolve(self.settings, asked.provider, asked.model, caller.spec.model, look)
         id, comms = caller.child_id(), self.settings.enable_comms

@@ -10,7 +10,7 @@ from typing import Any
 from retinue.core.spec import Orders
 from retinue.core.values import ToolSchema, Value
 from retinue.tools.base import Answer, Caller, Kin, Returned
-from retinue.tools.families.base import Complaint, FamilyTool, object_schema
+from retinue.tools.families.base import CallComplaint, FamilyTool, object_schema
 from retinue.tools.families.delegate.delegate_texts import CANCEL_DESCRIPTION, LIST_DESCRIPTION
 from retinue.tools.families.delegate.task_arguments import check_fields
 from retinue.tools.families.family_states import DELEGATE as STATES
@@ -48,7 +48,7 @@ class CancelTasks(FamilyTool):
         check_fields(args, Which.__struct_fields__)
         which = self.read(args, Which)
         if not which.group_id and not which.task_ids:
-            raise Complaint("Say what to cancel: 'group_id', 'task_ids', or both")
+            raise CallComplaint("Say what to cancel: 'group_id', 'task_ids', or both")
         chosen = _choose(await _tasks(caller), which)
         live = [spec for spec, run in chosen if ending_of(run) is None]
         parts = []
@@ -96,7 +96,7 @@ async def _tasks(caller: Caller) -> list[Kin]:
 def _choose(tasks: Sequence[Kin], which: Which) -> list[Kin]:
     mine = [(s, r) for s, r in tasks if which.group_id in (None, "", s.order.group)]
     if which.group_id and not mine:
-        raise Complaint(f"You have started no task group '{which.group_id}'. Running: {_groups(tasks) or 'none'}")
+        raise CallComplaint(f"You have started no task group '{which.group_id}'. Running: {_groups(tasks) or 'none'}")
     if not which.task_ids:
         return mine
     return [_find(mine, id) for id in dict.fromkeys(which.task_ids)]
@@ -108,9 +108,9 @@ def _find(tasks: Sequence[Kin], id: str) -> Kin:
     live = [(s, r) for s, r in named if ending_of(r) is None]
     if not named:
         running = ", ".join(_name(s.order.label) for s, r in tasks if ending_of(r) is None)
-        raise Complaint(f"There is no background task {_name(id)}. Running: {running or 'none'}")
+        raise CallComplaint(f"There is no background task {_name(id)}. Running: {running or 'none'}")
     if len(live) > 1:
-        raise Complaint(f"Task {_name(id)} is running in several groups: {_groups(live)}. Give 'group_id' too.")
+        raise CallComplaint(f"Task {_name(id)} is running in several groups: {_groups(live)}. Give 'group_id' too.")
     return (live or named)[-1]
 
 

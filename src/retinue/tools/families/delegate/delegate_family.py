@@ -15,7 +15,15 @@ from retinue.core.ids import digest
 from retinue.core.spec import Lane, Order, Orders
 from retinue.core.values import Budget, Capabilities, Limits, ToolSchema
 from retinue.tools.base import Caller, Kin, Returned, Tool
-from retinue.tools.families.base import Complaint, Family, FamilyTool, Settings, helper_name, looking, object_schema
+from retinue.tools.families.base import (
+    CallComplaint,
+    Family,
+    FamilySettings,
+    FamilyTool,
+    helper_name,
+    looking,
+    object_schema,
+)
 from retinue.tools.families.delegate.background_usage import HOUR_MS, NAME, Tally, claim, is_task, tally
 from retinue.tools.families.delegate.cancel_tasks import CANCEL, DELEGATE, LIST, CancelTasks, ListTasks
 from retinue.tools.families.delegate.delegate_texts import (
@@ -28,7 +36,7 @@ from retinue.tools.families.delegate.delegate_texts import (
     results,
     summary,
 )
-from retinue.tools.families.delegate.task_arguments import BEYOND, MODES, Task, read_call
+from retinue.tools.families.delegate.task_arguments import BEYOND, MODES, DelegateTask, read_call
 from retinue.tools.families.family_states import ending_of
 
 MAX_TURNS = 10
@@ -36,7 +44,7 @@ MIN_TOKENS = 2_000
 """With less than this a task could not say anything useful: it is not started."""
 
 
-class DelegateSettings(Settings):
+class DelegateSettings(FamilySettings):
     """What the table `[orchestrator]` of a configuration sets.
 
     `hourly_token_budget`: what all sub-agents of the runtime may take together within an hour; None is no limit.
@@ -74,7 +82,7 @@ class DelegateSettings(Settings):
         return round(1000 * seconds * (self.max_subtasks_per_request + 1))
 
 
-_SWITCHES = (*Settings.__struct_fields__, "allow_nesting", "more_tools", "task_fields")
+_SWITCHES = (*FamilySettings.__struct_fields__, "allow_nesting", "more_tools", "task_fields")
 _NUMBERS = tuple(f for f in DelegateSettings.__struct_fields__ if f not in _SWITCHES)
 
 
@@ -110,7 +118,7 @@ class DelegateTasks(FamilyTool):
     async def answer(self, caller: Caller, args: dict[str, Any]) -> Returned:
         helper = helper_name(caller.spec.order.agent, NAME)
         if caller.look is None or not caller.look.defaults(helper):
-            raise Complaint("Orchestrator registry not initialized")
+            raise CallComplaint("Orchestrator registry not initialized")
         mode, tasks = read_call(args, self._settings.max_subtasks_per_request, self._settings.task_fields)
         access = [self._access(caller, helper, task) for task in tasks]
         _check_models(caller, tasks)
@@ -171,7 +179,7 @@ class DelegateTasks(FamilyTool):
         own = {"group": group, "group_kind": NAME, "group_size": n}
         return {**fields, **own, "join": "none", "bond": bond, "announce": True, "news": news}
 
-    def _access(self, caller: Caller, helper: str, task: Task) -> tuple[Capabilities, str]:
+    def _access(self, caller: Caller, helper: str, task: DelegateTask) -> tuple[Capabilities, str]:
         """Only the tools that are listed; those of this family only while there are levels left for them. What there is
         not is left out, and whoever reads the result is told."""
         held = caller.run.access or caller.spec.capabilities
@@ -197,7 +205,7 @@ class DelegateTasks(FamilyTool):
         if background:
             running = known.n_groups(helper)
             if running >= s.max_background_groups:
-                raise Complaint(_too_many_groups(running, s))
+                raise CallComplaint(_too_many_groups(running, s))
             group = _group_id(caller, children, known)
         tokens = self._grant(caller, children, known, n) if budgeted else None
         claim(caller, helper, group, (tokens or 0) * n)
@@ -211,19 +219,21 @@ class DelegateTasks(FamilyTool):
         left = max(0, most - known.n_tokens())
         each = max(MIN_TOKENS, left // s.max_subtasks_per_request)
         if each * n > left:
-            raise Complaint(
+            raise CallComplaint(
                 f"Hourly token budget exhausted: {left} of {most} tokens left, too few for {n} tasks. "
                 "Do the work yourself, ask for fewer tasks, or try again later."
             )
         own = _own_rest(caller, children)
         if own is not None and (each := min(each, own // (n + 1))) < MIN_TOKENS:
-            raise Complaint(
+            raise CallComplaint(
                 f"Your own token budget has {own} tokens left, too few for {n} tasks. Do the work yourself."
             )
         return each
 
 
-def _order(caller: Caller, helper: str, task: Task, access: Capabilities, remark: str, shared: dict[str, Any]) -> Order:
+def _order(
+    caller: Caller, helper: str, task: DelegateTask, access: Capabilities, remark: str, shared: dict[str, Any]
+) -> Order:
     return caller.order(
         helper,
         task.prompt,
@@ -236,12 +246,12 @@ def _order(caller: Caller, helper: str, task: Task, access: Capabilities, remark
     )
 
 
-def _check_models(caller: Caller, tasks: Sequence[Task]) -> None:
+def _check_models(caller: Caller, tasks: Sequence[DelegateTask]) -> None:
     held = caller.run.access or caller.spec.capabilities
     known = [m for m in looking(caller).models() if held.models is None or m in held.models]
     for i, task in enumerate(tasks):
         if task.model and task.model not in known:
-            raise Complaint(f"Task {i}: unknown model '{task.model}'. Available models: {', '.join(known)}")
+            raise CallComplaint(f"Task {i}: unknown model '{task.model}'. Available models: {', '.join(known)}")
 
 
 def _own_rest(caller: Caller, children: Sequence[Kin]) -> int | None:

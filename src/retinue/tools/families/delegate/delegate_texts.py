@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from retinue.core.answer_layout import Long, Page, Part, result_of
+from retinue.core.answer_layout import LayoutPage, LayoutPart, Long, result_of
 from retinue.core.effects import ChildOutcome
 from retinue.core.values import Ending, Words
 from retinue.formats.fair_cut import clip, missing_in
@@ -84,16 +84,17 @@ def instructions(prompt: str, summary: str) -> str:
     )
 
 
-def results(outcomes: Sequence[ChildOutcome], before: str = "") -> Page:
+def results(outcomes: Sequence[ChildOutcome], before: str = "") -> LayoutPage:
     """What became of the tasks, in the order in which they were given."""
     ordered = sorted(outcomes, key=lambda o: o.item)
     parts = tuple(
-        Part(f"### {o.label} ({DELEGATE[o.ending.state]})", _remarked(o), DELEGATE[o.ending.state]) for o in ordered
+        LayoutPart(f"### {o.label} ({DELEGATE[o.ending.state]})", _remarked(o), DELEGATE[o.ending.state])
+        for o in ordered
     )
-    return Page(f"{before}## Results", parts)
+    return LayoutPage(f"{before}## Results", parts)
 
 
-def summary(group: str, outcomes: Sequence[ChildOutcome]) -> Page:
+def summary(group: str, outcomes: Sequence[ChildOutcome]) -> LayoutPage:
     """The last message about a group."""
     return results(outcomes, f"All {len(outcomes)} tasks of group {group} have reported.\n\n")
 

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import msgspec
 
 from retinue.core.values import Value
-from retinue.tools.families.base import Complaint
+from retinue.tools.families.base import CallComplaint
 
 MODES = ("parallel", "background")
 TOP_FIELDS = ("mode", "tasks")
@@ -18,7 +18,7 @@ BEYOND: tuple[Literal["model"], ...] = ("model",)
 """Fields of a task that the document does not have."""
 
 
-class Task(Value, forbid_unknown_fields=True):
+class DelegateTask(Value, forbid_unknown_fields=True):
     """One sub-task as the parent wrote it."""
 
     task_id: str
@@ -28,23 +28,23 @@ class Task(Value, forbid_unknown_fields=True):
     model: str = ""
 
 
-def read_call(args: dict[str, Any], most: int, beyond: Collection[str] = BEYOND) -> tuple[str, list[Task]]:
+def read_call(args: dict[str, Any], most: int, beyond: Collection[str] = BEYOND) -> tuple[str, list[DelegateTask]]:
     """The mode and the tasks, at most `most` of them, with these fields beyond those of the document."""
     mode, raw = args.get("mode"), args.get("tasks")
     if not isinstance(mode, str):
-        raise Complaint("Missing 'mode' parameter")
+        raise CallComplaint("Missing 'mode' parameter")
     if mode not in MODES:
-        raise Complaint(f"Invalid mode '{mode}'. Must be 'parallel' or 'background'.")
+        raise CallComplaint(f"Invalid mode '{mode}'. Must be 'parallel' or 'background'.")
     if not isinstance(raw, list):
-        raise Complaint("Missing or invalid 'tasks' parameter")
+        raise CallComplaint("Missing or invalid 'tasks' parameter")
     if not raw:
-        raise Complaint("'tasks' array cannot be empty")
+        raise CallComplaint("'tasks' array cannot be empty")
     for i, task in enumerate(raw):
         _check_required(i, task)
     if len(raw) > most:
-        raise Complaint(f"Too many sub-tasks: {len(raw)} (max {most})")
+        raise CallComplaint(f"Too many sub-tasks: {len(raw)} (max {most})")
     check_fields(args, TOP_FIELDS)
-    fields = [f for f in Task.__struct_fields__ if f not in BEYOND or f in beyond]
+    fields = [f for f in DelegateTask.__struct_fields__ if f not in BEYOND or f in beyond]
     tasks = [_read_task(i, task, fields) for i, task in enumerate(raw)]
     _check_ids(tasks)
     return mode, tasks
@@ -55,33 +55,35 @@ def _check_required(i: int, task: Any) -> None:
     for name in ("task_id", "prompt"):
         value = fields.get(name)
         if not isinstance(value, str) or not value.strip():
-            raise Complaint(f"Task {i} missing '{name}'")
+            raise CallComplaint(f"Task {i} missing '{name}'")
     if not isinstance(fields.get("tools"), list):
-        raise Complaint(f"Task {i} missing 'tools'")
+        raise CallComplaint(f"Task {i} missing 'tools'")
 
 
-def _read_task(i: int, task: dict[str, Any], fields: Collection[str]) -> Task:
+def _read_task(i: int, task: dict[str, Any], fields: Collection[str]) -> DelegateTask:
     check_fields(task, fields, f"Task {i}: ")
     given = {name: value for name, value in task.items() if value is not None}
     given["tools"] = [name for name in task["tools"] if isinstance(name, str)]
     try:
-        return msgspec.convert(given, Task)
+        return msgspec.convert(given, DelegateTask)
     except msgspec.ValidationError as error:
-        raise Complaint(f"Task {i}: {error}") from None
+        raise CallComplaint(f"Task {i}: {error}") from None
 
 
-def _check_ids(tasks: list[Task]) -> None:
+def _check_ids(tasks: list[DelegateTask]) -> None:
     first: dict[str, int] = {}
     for i, task in enumerate(tasks):
         id = task.task_id
         if not id.isprintable() or len(id) > MAX_ID:
-            raise Complaint(f"Task {i}: 'task_id' must be one line of at most {MAX_ID} characters")
+            raise CallComplaint(f"Task {i}: 'task_id' must be one line of at most {MAX_ID} characters")
         if id in first:
-            raise Complaint(f"Duplicate task_id '{id}': tasks {first[id]} and {i}. Give each task an id of its own.")
+            raise CallComplaint(
+                f"Duplicate task_id '{id}': tasks {first[id]} and {i}. Give each task an id of its own."
+            )
         first[id] = i
 
 
 def check_fields(given: dict[str, Any], known: Collection[str], where: str = "") -> None:
     for name in given:
         if name not in known:
-            raise Complaint(f"{where}unknown field '{name}'. Known fields: {', '.join(known)}")
+            raise CallComplaint(f"{where}unknown field '{name}'. Known fields: {', '.join(known)}")

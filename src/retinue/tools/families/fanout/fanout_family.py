@@ -17,7 +17,7 @@ from retinue.core.effects import ChildOutcome
 from retinue.core.spec import Context, Order, Orders, Retry
 from retinue.core.values import Capabilities, Ending, Limits, ToolSchema, Value, Words
 from retinue.tools.base import Caller, Returned, Tool
-from retinue.tools.families.base import Complaint, Family, FamilyTool, Settings, helper_name, looking
+from retinue.tools.families.base import CallComplaint, Family, FamilySettings, FamilyTool, helper_name, looking
 from retinue.tools.families.child_directory import directory
 from retinue.tools.families.family_states import ending_of, error_kind
 from retinue.tools.families.fanout.fanout_texts import DESCRIPTION, MODES, MOST_TURNS, guide, parameters
@@ -50,7 +50,7 @@ NO_TOOLS = (
 )
 
 
-class FanoutSettings(Settings):
+class FanoutSettings(FamilySettings):
     """`task_fields` are offered beside `task` and `cwd`; without `mode` among them a sub-agent has all of its parent's
     plain tools. `aggregate`: whether each call answers with the results of its own tasks, or the last one of a turn
     with all of them. `while_waiting`: whether a user's message to a parent that waits is kept for its next turn, or
@@ -90,7 +90,7 @@ class FanoutSettings(Settings):
             raise ValueError("timeout_seconds must be more than 0 and finite: nobody waits for ever")
 
 
-class Task(Value, forbid_unknown_fields=True):
+class FanoutTask(Value, forbid_unknown_fields=True):
     """One item of a call as the model wrote it; null is the same as absent."""
 
     task: str
@@ -105,8 +105,8 @@ class Task(Value, forbid_unknown_fields=True):
         return self.mode == WORK
 
 
-class Arguments(Value, forbid_unknown_fields=True):
-    tasks: tuple[Task, ...]
+class SpawnAgentsArgs(Value, forbid_unknown_fields=True):
+    tasks: tuple[FanoutTask, ...]
 
 
 class SpawnAgents(FamilyTool):
@@ -133,56 +133,60 @@ class SpawnAgents(FamilyTool):
         spawns = tuple(self._order(caller, n, task, explorer, models[n], *places[n]) for n, task in enumerate(tasks))
         return Orders(spawns=spawns, refusals={"groups": WORK_ACTIVE, "tools": NO_TOOLS})
 
-    def _tasks(self, args: dict[str, Any]) -> tuple[Task, ...]:
+    def _tasks(self, args: dict[str, Any]) -> tuple[FanoutTask, ...]:
         try:
-            tasks = self.read(args, Arguments, "tasks").tasks
-        except Complaint as complaint:
-            raise Complaint(f"{complaint}{self._hint(str(complaint))}") from None
+            tasks = self.read(args, SpawnAgentsArgs, "tasks").tasks
+        except CallComplaint as complaint:
+            raise CallComplaint(f"{complaint}{self._hint(str(complaint))}") from None
         for n, task in enumerate(tasks):
             for name in BEYOND:
                 if name not in self.settings.task_fields and getattr(task, name) is not None:
-                    raise Complaint(
+                    raise CallComplaint(
                         f"{self.invalid}: unknown field `{name}` - at `$.tasks[{n}]`. Known fields: {self._known()}"
                     )
             if not task.task.strip():
-                raise Complaint(f"{self.invalid}: the task is blank - at `$.tasks[{n}].task`")
+                raise CallComplaint(f"{self.invalid}: the task is blank - at `$.tasks[{n}].task`")
             if len(task.read_first or ()) > self.settings.read_first_files:
                 most = self.settings.read_first_files
-                raise Complaint(f"{self.invalid}: at most {most} files are read first - at `$.tasks[{n}].read_first`")
+                raise CallComplaint(
+                    f"{self.invalid}: at most {most} files are read first - at `$.tasks[{n}].read_first`"
+                )
         if not tasks:
-            raise Complaint(EMPTY)
+            raise CallComplaint(EMPTY)
         if len(tasks) > self.settings.max_tasks:
-            raise Complaint(f"At most {self.settings.max_tasks} tasks are taken in one call, not {len(tasks)}")
+            raise CallComplaint(f"At most {self.settings.max_tasks} tasks are taken in one call, not {len(tasks)}")
         return tasks
 
     def _known(self) -> str:
-        return ", ".join(f for f in Task.__struct_fields__ if f not in BEYOND or f in self.settings.task_fields)
+        return ", ".join(f for f in FanoutTask.__struct_fields__ if f not in BEYOND or f in self.settings.task_fields)
 
     def _hint(self, complaint: str) -> str:
         """What could have been written instead."""
         if "unknown field" in complaint:
-            known = self._known() if "$.tasks" in complaint else ", ".join(Arguments.__struct_fields__)
+            known = self._known() if "$.tasks" in complaint else ", ".join(SpawnAgentsArgs.__struct_fields__)
             return f". Known fields: {known}"
         return f". Known modes: {', '.join(MODES)}" if "enum value" in complaint else ""
 
-    async def _check_writers(self, caller: Caller, tasks: Sequence[Task]) -> None:
+    async def _check_writers(self, caller: Caller, tasks: Sequence[FanoutTask]) -> None:
         for n, task in enumerate(tasks):
             if task.writes and _held(caller).write == ():
-                raise Complaint(f"tasks[{n}] asks for mode 'work', but you may not write yourself; use mode 'explore'")
+                raise CallComplaint(
+                    f"tasks[{n}] asks for mode 'work', but you may not write yourself; use mode 'explore'"
+                )
         writers = sum(t.writes for t in tasks)
         if writers > 1:
-            raise Complaint(TWO_WRITERS)
+            raise CallComplaint(TWO_WRITERS)
         if writers and any(s.order.group_kind == WORK and not ending_of(r) for s, r in await caller.children()):
-            raise Complaint(WORK_ACTIVE)
+            raise CallComplaint(WORK_ACTIVE)
 
-    def _model(self, caller: Caller, n: int, task: Task) -> str:
+    def _model(self, caller: Caller, n: int, task: FanoutTask) -> str:
         """The name of the child's model; "" is the parent's own."""
         explores = self.settings.has_modes and not task.writes
         name = task.model or (self.settings.explore_model if explores else "")
         allowed = _held(caller).models
         known = [m for m in looking(caller).models() if allowed is None or m in allowed]
         if name and name not in known:
-            raise Complaint(f"tasks[{n}]: unknown model {name!r}. Available models: {', '.join(known) or 'none'}")
+            raise CallComplaint(f"tasks[{n}]: unknown model {name!r}. Available models: {', '.join(known) or 'none'}")
         return name
 
     def _explorer(self, caller: Caller) -> tuple[str, ...]:
@@ -192,14 +196,14 @@ class SpawnAgents(FamilyTool):
         mine = [name for name in tools if name not in NOT_THE_LEADS and policy.allows(held, name)]
         safe = {name for name in mine if _only_looks(tools[name]) or name in self.settings.explore_tools}
         if mine and not safe:
-            raise Complaint(
+            raise CallComplaint(
                 f"Nothing was spawned: an explorer gets only tools that are declared to read or to use the network, "
                 f"and none of yours is ({', '.join(mine)}). Use mode 'work' for a single task, or do the tasks "
                 f"yourself; whoever runs you can also declare the risk of a tool or name it in `explore_tools`."
             )
         return tuple(sorted(safe | (NOT_THE_LEADS & set(tools))))
 
-    def _places(self, caller: Caller, tasks: Sequence[Task]) -> list[tuple[str, str]]:
+    def _places(self, caller: Caller, tasks: Sequence[FanoutTask]) -> list[tuple[str, str]]:
         """For each task its directory and what is read to it first. Touches the disk."""
         cwds = [directory(caller, task.cwd, f"tasks[{n}].") for n, task in enumerate(tasks)]
         cap = self.settings.read_first_bytes
@@ -209,7 +213,14 @@ class SpawnAgents(FamilyTool):
         ]
 
     def _order(
-        self, caller: Caller, n: int, task: Task, explorer: tuple[str, ...] | None, model: str, cwd: str, files: str
+        self,
+        caller: Caller,
+        n: int,
+        task: FanoutTask,
+        explorer: tuple[str, ...] | None,
+        model: str,
+        cwd: str,
+        files: str,
     ) -> Order:
         settings = self.settings
         explores = settings.has_modes and not task.writes

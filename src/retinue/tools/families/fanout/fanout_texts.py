@@ -10,7 +10,7 @@ EXPLORE, _ = MODES = ("explore", "work")
 MOST_TURNS = 1_000
 
 
-class Told(Protocol):
+class ToolTexts(Protocol):
     """The settings, as far as a model is told of them."""
 
     @property
@@ -27,7 +27,7 @@ class Told(Protocol):
     def aggregate(self) -> str: ...
 
 
-def parameters(settings: Told) -> dict[str, Any]:
+def parameters(settings: ToolTexts) -> dict[str, Any]:
     turns = f"{settings.explore_turns} to explore and {settings.work_turns} to work"
     turns = turns if "mode" in settings.task_fields else str(settings.work_turns)
     known = {
@@ -97,7 +97,7 @@ _TOGETHER = " The results of all calls of a turn stand together in the answer to
 _MODES = "\n- Leave mode at explore unless something must be changed; only one sub-agent may write at a time."
 
 
-def guide(settings: Told) -> str:
+def guide(settings: ToolTexts) -> str:
     together = _TOGETHER if settings.aggregate == "turn" else ""
     modes = _MODES if "mode" in settings.task_fields else ""
     return _GUIDE % (_FILES if "read_first" in settings.task_fields else "", together + modes)

@@ -9,10 +9,10 @@ import os
 
 from retinue.core.ids import digest
 from retinue.errors import NotFound, Refused
-from retinue.sandbox.open_directories import Holding
+from retinue.sandbox.open_directories import OpenDirectory
 from retinue.sandbox.paths import Root, checked_text, real_path, strip
 from retinue.tools.base import Caller
-from retinue.tools.families.base import Complaint
+from retinue.tools.families.base import CallComplaint
 from retinue.tools.families.child_directory import inside
 from retinue.tools.file_rules import hidden
 
@@ -20,7 +20,8 @@ ANY_SIZE = 1 << 62
 
 
 def contents(caller: Caller, cwd: str, paths: tuple[str, ...], cap: int, where: str, key: str) -> str:
-    """The files as one text, each between fences that its author could not know; `Complaint` names the first bad one.
+    """The files as one text, each between fences that its author could not know; `CallComplaint` names the first that
+    is bad.
 
     A file must lie in the child's directory and where its parent may read, by what is really opened there, and its
     content must be such as may be shown to the parent.
@@ -31,7 +32,7 @@ def contents(caller: Caller, cwd: str, paths: tuple[str, ...], cap: int, where: 
             out.append(_fenced(path, _read(caller, cwd, path, cap), f"{key}/{n}"))
         except (OSError, ValueError, Refused, NotFound) as error:
             why = error.strerror or str(error) if isinstance(error, OSError) else str(error)
-            raise Complaint(
+            raise CallComplaint(
                 f"{where}.read_first: cannot read {path!r}: {why}. Nothing was spawned; correct or leave out the path."
             ) from None
     return "\n\n".join(out)
@@ -54,7 +55,7 @@ def _read(caller: Caller, cwd: str, path: str, cap: int) -> str:
     return f"{text}\n[cut: only the first {cap} of {size} bytes are shown]" if cut else text
 
 
-def _opened(caller: Caller, holding: Holding, cwd: str, path: str, cap: int) -> tuple[bytes, int]:
+def _opened(caller: Caller, holding: OpenDirectory, cwd: str, path: str, cap: int) -> tuple[bytes, int]:
     tops = (caller.cwd,) if caller.held.read is None else caller.held.read
     rest = strip(checked_text(path), cwd) if path.startswith("/") else checked_text(path)
     if rest is None:

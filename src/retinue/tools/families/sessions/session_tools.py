@@ -13,10 +13,10 @@ from retinue.core.spec import Base, Context, Orders, Send
 from retinue.core.values import Assistant, Message, Result, ToolSchema, Value
 from retinue.formats.fair_cut import clip
 from retinue.tools.base import Answer, Caller, Kin, Returned
-from retinue.tools.families.base import Complaint, as_json, looking, object_schema
+from retinue.tools.families.base import CallComplaint, as_json, looking, object_schema
 from retinue.tools.families.family_states import ending_of, session_state
 from retinue.tools.families.sessions.sessions_settings import SESSION, SessionsSettings, SessionTool, run_in, status
-from retinue.tools.families.sessions.sessions_spawn import NOTE, SpawnTool, is_announcing, words_of
+from retinue.tools.families.sessions.sessions_spawn import NOTE, SessionsSpawnTool, is_announcing, words_of
 
 MAX_SESSIONS, MAX_MESSAGES, MAX_LAST, MAX_TEXT = 200, 500, 20, 4_000
 LONGEST, LONGEST_STEER = 32_000, 4_000
@@ -26,7 +26,7 @@ Steered = dict[tuple[str, str], int]
 QUIET = "Their results are announced in the chat; a session that is kept can be read with sessions_history."
 
 
-class ListArgs(Value, forbid_unknown_fields=True, rename="camel"):
+class SessionsListArgs(Value, forbid_unknown_fields=True, rename="camel"):
     limit: Annotated[int, Meta(ge=1, le=MAX_SESSIONS)] = 50
     active_minutes: Annotated[float, Meta(ge=0)] | None = None
     message_limit: Annotated[int, Meta(ge=0, le=MAX_LAST)] = 0
@@ -72,7 +72,7 @@ class _Sessions(SessionTool):
             return caller.spec, caller.run
         if id is None:
             like = self.settings.key("<uuid>", "<agent>")
-            raise Complaint(f"'{clip(key, 80)}' is not a session key: it looks like {like}")
+            raise CallComplaint(f"'{clip(key, 80)}' is not a session key: it looks like {like}")
         children = await caller.children()
         spawned = self.spawned(children, caller.at)
         for spec, _ in children:
@@ -81,15 +81,17 @@ class _Sessions(SessionTool):
                 return spawned[name]
             if id in (spec.id, run_in(name)):
                 minutes = self.settings.archive_after_minutes
-                raise Complaint(f"session '{clip(key, 200)}' is archived: it ended more than {minutes:g} minutes ago")
-        raise Complaint(f"session '{clip(key, 200)}' was not found among those that you have spawned")
+                raise CallComplaint(
+                    f"session '{clip(key, 200)}' is archived: it ended more than {minutes:g} minutes ago"
+                )
+        raise CallComplaint(f"session '{clip(key, 200)}' was not found among those that you have spawned")
 
     async def labelled(self, caller: Caller, label: str) -> Kin:
         spawned = self.spawned(await caller.children(), caller.at)
         found = [kin for kin in spawned.values() if kin[0].order.label == label]
         if len(found) != 1:
             why = "names no session" if not found else f"names {len(found)} sessions; use the session key"
-            raise Complaint(f"label '{clip(label, 80)}' {why}")
+            raise CallComplaint(f"label '{clip(label, 80)}' {why}")
         return found[0]
 
     async def said(self, caller: Caller, kin: Kin, *, tools: bool) -> list[dict[str, Any]]:
@@ -110,7 +112,7 @@ def _plain(message: Message, *, tools: bool) -> dict[str, Any] | None:
             return {"role": "user", "text": Long(message.text, most=MAX_TEXT)}
 
 
-class ListTool(_Sessions):
+class SessionsListTool(_Sessions):
     schema = ToolSchema(
         name="sessions_list",
         description="Your own session and those that you have spawned, newest first, with their states.",
@@ -129,7 +131,7 @@ class ListTool(_Sessions):
     )
 
     async def answer(self, caller: Caller, args: dict[str, Any]) -> Returned | Laid:
-        asked = self.read(args, ListArgs)
+        asked = self.read(args, SessionsListArgs)
         since = None if asked.active_minutes is None else caller.at - asked.active_minutes * 60_000
         rows: list[dict[str, Any]] = []
         spawned = self.spawned(await caller.children(), caller.at)
@@ -180,7 +182,7 @@ class HistoryTool(_Sessions):
         return Sheet({"sessionKey": key, "messages": messages}, "messages", lambda row: str(row["role"]), newest=True)
 
 
-class SendTool(_Sessions):
+class SessionsSendTool(_Sessions):
     schema = ToolSchema(
         name="sessions_send",
         description="Write to a session that you have spawned. One that is running reads it at its next turn; one "
@@ -207,9 +209,9 @@ class SendTool(_Sessions):
         asked = self.read(args, SendArgs)
         most = LONGEST_STEER if asked.steer else LONGEST
         if not asked.message.strip() or len(asked.message) > most:
-            raise Complaint(f"{self.invalid}: message must have 1 to {most} characters")
+            raise CallComplaint(f"{self.invalid}: message must have 1 to {most} characters")
         if bool(asked.session_key) == bool(asked.label):
-            raise Complaint(f"{self.invalid}: give either sessionKey or label")
+            raise CallComplaint(f"{self.invalid}: give either sessionKey or label")
         if asked.session_key:
             kin = await self.find(caller, asked.session_key)
         else:
@@ -219,7 +221,7 @@ class SendTool(_Sessions):
     def deliver(self, caller: Caller, kin: Kin, message: str, *, steer: bool) -> Returned:
         spec, run = kin
         if spec.id == caller.id:
-            raise Complaint("a session cannot write to itself")
+            raise CallComplaint("a session cannot write to itself")
         key = self.settings.key_of(spec)
         if ending_of(run) is not None:
             return self._go_on(caller, kin, key, message)
@@ -251,7 +253,7 @@ class SendTool(_Sessions):
         if old.group_kind != SESSION or old.retention != "keep":
             why = 'is not kept; spawn another (cleanup "keep" would keep it)'
             return Answer(text=status("error", f"{key} has ended and {why}"), error=True)
-        spawn = SpawnTool(self.settings)
+        spawn = SessionsSpawnTool(self.settings)
         base = Base(conversation=spec.conversation, length=run.length, start=run.start)
         context = Context(kind="run", run=spec.id, base=base, tokens=run.context + run.fresh)
         order = replace(old, task=message, context=context, **spawn.common(caller, key))

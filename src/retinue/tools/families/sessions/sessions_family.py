@@ -9,9 +9,15 @@ from typing import Any
 
 from retinue.tools.base import Tool
 from retinue.tools.families.base import Family
-from retinue.tools.families.sessions.session_tools import HistoryTool, ListTool, SendTool, Steered, YieldTool
+from retinue.tools.families.sessions.session_tools import (
+    HistoryTool,
+    SessionsListTool,
+    SessionsSendTool,
+    Steered,
+    YieldTool,
+)
 from retinue.tools.families.sessions.sessions_settings import CONTROL, SessionsSettings
-from retinue.tools.families.sessions.sessions_spawn import REFUSED, SpawnTool
+from retinue.tools.families.sessions.sessions_spawn import REFUSED, SessionsSpawnTool
 from retinue.tools.families.sessions.subagents_tool import MOST_IDS, MOST_SECONDS, ControlTool
 
 __all__ = ["SessionsFamily", "SessionsSettings"]
@@ -30,7 +36,14 @@ class SessionsFamily(Family):
     def tools(self) -> Sequence[Tool]:
         s, steered = self.settings, self._steered
         control = (ControlTool(s, steered),) if s.control else ()
-        return (SpawnTool(s), ListTool(s), HistoryTool(s), SendTool(s, steered), YieldTool(s), *control)
+        return (
+            SessionsSpawnTool(s),
+            SessionsListTool(s),
+            HistoryTool(s),
+            SessionsSendTool(s, steered),
+            YieldTool(s),
+            *control,
+        )
 
     def helper_tools(self) -> Sequence[Tool]:
         """Session tools are for those that may spawn; a leaf has none of them."""

@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeVar
 from retinue.core.spec import Spec
 from retinue.core.values import Ending
 from retinue.formats.fair_cut import clip
-from retinue.tools.families.base import Complaint, FamilyTool, Settings, as_json
+from retinue.tools.families.base import CallComplaint, FamilySettings, FamilyTool, as_json
 
 LANE = "subagent"
 SKIP, SILENT = "ANNOUNCE_SKIP", "NO_REPLY"
@@ -25,7 +25,7 @@ MOST_SECONDS = 86_400
 T = TypeVar("T")
 
 
-class SessionsSettings(Settings):
+class SessionsSettings(FamilySettings):
     """`agent.subagents`. `timeout_means`: what `timeoutSeconds` limits, the spawner's wait or the child's run.
     `announce`: who is told, the chat (in a last turn of the child's own) or the session that spawned it.
     `default_deny` is what no child gets whatever the file says in `tools`; `run_timeout_seconds` 0 is no limit.
@@ -104,11 +104,11 @@ class SessionTool(FamilyTool):
         for name in args:
             if name not in known:
                 names = ", ".join(known)
-                raise Complaint(f"{self.invalid}: there is no parameter '{clip(name, 80)}'; there is: {names}")
+                raise CallComplaint(f"{self.invalid}: there is no parameter '{clip(name, 80)}'; there is: {names}")
         try:
             return super().read({k: v for k, v in args.items() if v is not None}, type_, *objects)
-        except Complaint as complaint:
+        except CallComplaint as complaint:
             inside = re.search(r"unknown field .* at `\$\.(\w+)`", str(complaint))
             if inside is None:
                 raise
-            raise Complaint(f"{complaint}; there is: {', '.join(known[inside[1]]['properties'])}") from None
+            raise CallComplaint(f"{complaint}; there is: {', '.join(known[inside[1]]['properties'])}") from None

@@ -15,7 +15,15 @@ from retinue.core.spec import Context, Lane, Order, Orders, Wait
 from retinue.core.state import Run, Thinking
 from retinue.core.values import Capabilities, Ending, Helpers, Limits, ToolSchema, Value, Words
 from retinue.tools.base import Answer, Caller, Returned
-from retinue.tools.families.base import Complaint, FamilyTool, as_json, helper_name, level_of, looking, object_schema
+from retinue.tools.families.base import (
+    CallComplaint,
+    FamilyTool,
+    as_json,
+    helper_name,
+    level_of,
+    looking,
+    object_schema,
+)
 from retinue.tools.families.child_directory import directory
 from retinue.tools.families.family_states import SESSIONS, ending_of
 from retinue.tools.families.sessions.sessions_settings import (
@@ -100,7 +108,7 @@ class ToolLists(Value, forbid_unknown_fields=True):
     deny: tuple[str, ...] = ()
 
 
-class SpawnArgs(Value, forbid_unknown_fields=True, rename="camel"):
+class SessionsSpawnArgs(Value, forbid_unknown_fields=True, rename="camel"):
     """Optional texts that are blank count as left out."""
 
     task: str
@@ -119,7 +127,7 @@ class SpawnArgs(Value, forbid_unknown_fields=True, rename="camel"):
     tools: ToolLists | None = None
 
 
-class SpawnTool(SessionTool):
+class SessionsSpawnTool(SessionTool):
     risk = "execute"
     starts = "sessions"
 
@@ -139,10 +147,10 @@ class SpawnTool(SessionTool):
             return await self._after_wait(caller, args)
         for name, why in REFUSED.items():
             if name in args:
-                raise Complaint(f"{SPAWN} does not take '{name}': {why}")
-        asked = self.read(args, SpawnArgs, "tools")
+                raise CallComplaint(f"{SPAWN} does not take '{name}': {why}")
+        asked = self.read(args, SessionsSpawnArgs, "tools")
         if not asked.task.strip():
-            raise Complaint(f"{self.invalid}: task cannot be empty")
+            raise CallComplaint(f"{self.invalid}: task cannot be empty")
         if wrong := self._wrong(asked):
             return Answer(text=status("error", wrong), error=True)
         if refused := await self._forbidden(caller, asked):
@@ -155,18 +163,18 @@ class SpawnTool(SessionTool):
             return Answer(text=status("error", NO_CHAT), error=True)
         try:
             cwd = await asyncio.to_thread(directory, caller, asked.cwd) if asked.cwd else caller.cwd
-        except Complaint as complaint:
+        except CallComplaint as complaint:
             return Answer(text=status("error", str(complaint)), error=True)
         return self._start(caller, replace(asked, cwd=cwd), model)
 
-    def _wrong(self, asked: SpawnArgs) -> str:
+    def _wrong(self, asked: SessionsSpawnArgs) -> str:
         if asked.agent_id and not AGENT_ID.fullmatch(asked.agent_id):
             return f"invalid agentId '{asked.agent_id[:80]}': use lower-case letters, digits, - and _ (64 at most)"
         if asked.mode == "session" and not asked.thread:
             return 'mode "session" requires thread: true'
         return ""
 
-    async def _forbidden(self, caller: Caller, asked: SpawnArgs) -> str:
+    async def _forbidden(self, caller: Caller, asked: SessionsSpawnArgs) -> str:
         """In the order of the checks: the depth, the children, the agents allowed."""
         s, depth = self.settings, level_of(caller, self)
         if depth >= s.max_spawn_depth:
@@ -179,7 +187,7 @@ class SpawnTool(SessionTool):
             return f"agentId '{asked.agent_id}' is not allowed (allowed: {', '.join(s.allow_agents) or 'none'})"
         return ""
 
-    def _start(self, caller: Caller, asked: SpawnArgs, model: str) -> Returned:
+    def _start(self, caller: Caller, asked: SessionsSpawnArgs, model: str) -> Returned:
         s, id = self.settings, caller.child_id()
         key = s.key(id, asked.agent_id or lead_of(caller.spec.order.agent))
         order = self._order(caller, asked, key, model)
@@ -212,7 +220,7 @@ class SpawnTool(SessionTool):
             reply |= {"status": "timeout", "note": f"It is still running. {NOTE}"}
         return Sheet(reply)
 
-    def _order(self, caller: Caller, asked: SpawnArgs, key: str, model: str) -> Order:
+    def _order(self, caller: Caller, asked: SessionsSpawnArgs, key: str, model: str) -> Order:
         """A fork is the caller again, with nothing of its agent's own defaults; others start from their agent's."""
         s, mine = self.settings, caller.spec.order
         own = asked.agent_id in ("", lead_of(mine.agent))
@@ -285,7 +293,7 @@ class SpawnTool(SessionTool):
             "breaker": status("error", "the last sub-agents all failed alike; wait a minute, or change the task"),
         }
 
-    def _run_limit(self, asked: SpawnArgs) -> dict[str, Any]:
+    def _run_limit(self, asked: SessionsSpawnArgs) -> dict[str, Any]:
         """0 is no limit; where nobody says anything, the agent's own limit stays."""
         given = asked.run_timeout_seconds
         if given is None and self.settings.timeout_means == "run":

@@ -17,9 +17,9 @@ from retinue.core.state import Asking, Run
 from retinue.core.values import Ending, ToolSchema, Value
 from retinue.formats.fair_cut import clip
 from retinue.tools.base import Answer, Caller, Kin, Returned
-from retinue.tools.families.base import Complaint, as_json, looking, object_schema
+from retinue.tools.families.base import CallComplaint, as_json, looking, object_schema
 from retinue.tools.families.family_states import ending_of, session_state
-from retinue.tools.families.sessions.session_tools import LONGEST_STEER, SendTool
+from retinue.tools.families.sessions.session_tools import LONGEST_STEER, SessionsSendTool
 from retinue.tools.families.sessions.sessions_settings import CONTROL, status
 from retinue.tools.families.sessions.sessions_spawn import is_announcing, result_of
 
@@ -36,7 +36,7 @@ class ControlArgs(Value, forbid_unknown_fields=True, rename="camel"):
     recent_minutes: Annotated[float, Meta(ge=0)] = RECENT_MINUTES
 
 
-class ControlTool(SendTool):
+class ControlTool(SessionsSendTool):
     """Only over sessions of one's own; whoever may not spawn does not have it."""
 
     schema = ToolSchema(
@@ -144,7 +144,7 @@ class ControlTool(SendTool):
 
     async def _steer(self, caller: Caller, asked: ControlArgs) -> Returned:
         if not asked.message.strip() or len(asked.message) > LONGEST_STEER:
-            raise Complaint(f"{self.invalid}: message must have 1 to {LONGEST_STEER} characters")
+            raise CallComplaint(f"{self.invalid}: message must have 1 to {LONGEST_STEER} characters")
         kin = await self._target(caller, asked.target)
         return self.deliver(caller, kin, asked.message, steer=True)
 
@@ -174,10 +174,10 @@ class ControlTool(SendTool):
         """By its number in the list, its label, its key, its run id or the beginning of that: exactly one."""
         own, target = await self._own(caller), target.strip()
         if not target:
-            raise Complaint(f"{self.invalid}: target is missing: a number of the list, a label, a key or a run id")
+            raise CallComplaint(f"{self.invalid}: target is missing: a number of the list, a label, a key or a run id")
         if target.isdigit() and len(target) < 5:
             if not 1 <= int(target) <= len(own):
-                raise Complaint(f"there is no sub-agent {target}; the list has {len(own)}")
+                raise CallComplaint(f"there is no sub-agent {target}; the list has {len(own)}")
             return own[int(target) - 1]
         keys = {self.settings.key_of(spec) for spec, _ in own}
         if target in keys or any(target == spec.id for spec, _ in own):
@@ -186,7 +186,7 @@ class ControlTool(SendTool):
         found = found or [kin for kin in own if len(target) >= 4 and kin[0].id.startswith(target)]
         if len(found) != 1:
             why = "names none of your sub-agents" if not found else f"names {len(found)} of them; use the run id"
-            raise Complaint(f"'{clip(target, 80)}' {why}")
+            raise CallComplaint(f"'{clip(target, 80)}' {why}")
         return found[0]
 
 

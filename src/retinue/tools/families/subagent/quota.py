@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from retinue.core.state import Working
 from retinue.core.values import Assistant, Budget, Message, Result
 from retinue.tools.base import Caller, Kin
-from retinue.tools.families.base import Complaint, looking
+from retinue.tools.families.base import CallComplaint, looking
 from retinue.tools.families.family_states import ending_of
 
 
@@ -77,7 +77,7 @@ class Quotas:
         self._grants: dict[str, _Grant] = {}
         self._readers = 0
 
-    async def check(self, caller: Caller, complaint: Callable[[str], Complaint], asked: int = 1) -> None:
+    async def check(self, caller: Caller, complaint: Callable[[str], CallComplaint], asked: int = 1) -> None:
         """Complain when nothing is left, before anything else is looked at. `asked`: how many are wanted."""
         if self._quota.is_open:
             return

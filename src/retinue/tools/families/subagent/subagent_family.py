@@ -15,7 +15,7 @@ from retinue.core.values import Capabilities, Limits, ToolSchema, Value, Words
 from retinue.formats.money import bound
 from retinue.tools.base import Caller, Returned, Tool
 from retinue.tools.families.base import (
-    Complaint,
+    CallComplaint,
     Family,
     FamilyTool,
     helper_name,
@@ -51,7 +51,7 @@ ASKED_TWICE = ("done", "turn_limit", "budget", "no_report")
 """Ends before which the child was asked a second time, after its task: for its summary, or for what it has."""
 
 
-class Task(Value, forbid_unknown_fields=True):
+class SubagentTask(Value, forbid_unknown_fields=True):
     label: str
     task_prompt: str
     summary_prompt: str = ""
@@ -59,8 +59,8 @@ class Task(Value, forbid_unknown_fields=True):
     max_turns: int | None = None
 
 
-class Batch(Value, forbid_unknown_fields=True):
-    tasks: tuple[Task, ...]
+class ParallelArgs(Value, forbid_unknown_fields=True):
+    tasks: tuple[SubagentTask, ...]
     max_concurrent: int = MAX_CONCURRENT
     fail_fast: bool = False
 
@@ -138,14 +138,14 @@ class _Starter(FamilyTool):
 
     async def answer(self, caller: Caller, args: dict[str, Any]) -> Returned:
         if why := self.refuses(caller):
-            raise Complaint(why)
+            raise CallComplaint(why)
         await self.family.quotas.check(caller, _spent, self.wanted(args))
         tasks, fields = self.asked(caller, args)
         refusals = {"depth": self.too_deep(caller)}
         if self.settings.model:
             refusals["model"] = self._no_model(caller)
             if self.settings.model not in looking(caller).models():
-                raise Complaint(refusals["model"])
+                raise CallComplaint(refusals["model"])
         try:
             fields |= await self.family.quotas.take(caller, len(tasks))
         except QuotaSpent as spent:
@@ -164,7 +164,7 @@ class _Starter(FamilyTool):
         tasks = args.get("tasks")
         return max(1, len(tasks)) if isinstance(tasks, list) else 1
 
-    def asked(self, caller: Caller, args: dict[str, Any]) -> tuple[Sequence[Task], dict[str, Any]]:
+    def asked(self, caller: Caller, args: dict[str, Any]) -> tuple[Sequence[SubagentTask], dict[str, Any]]:
         """The tasks, checked, and what the orders of all of them say."""
         raise NotImplementedError
 
@@ -172,26 +172,26 @@ class _Starter(FamilyTool):
         known = ", ".join(looking(caller).models())
         return f"Subagent initialization failed: model '{self.settings.model}' cannot be used (there is: {known})"
 
-    def check(self, task: Task, known: Sequence[str]) -> None:
+    def check(self, task: SubagentTask, known: Sequence[str]) -> None:
         if not task.task_prompt.strip():
-            raise Complaint("task_prompt cannot be empty")
+            raise CallComplaint("task_prompt cannot be empty")
         if not task.label.strip():
-            raise Complaint("label cannot be empty")
+            raise CallComplaint("label cannot be empty")
         if task.max_turns is not None and not 1 <= task.max_turns <= MAX_TURNS:
-            raise Complaint(f"max_turns must be between 1 and {MAX_TURNS}")
+            raise CallComplaint(f"max_turns must be between 1 and {MAX_TURNS}")
         for name in task.allowed_tools or ():
             if name in (ONE, MANY):
-                raise Complaint(f"Subagent cannot have '{name}' in allowed_tools")
+                raise CallComplaint(f"Subagent cannot have '{name}' in allowed_tools")
         for name in task.allowed_tools or ():
             if name not in known:
-                raise Complaint(f"Unknown tool in allowed_tools: {name}")
+                raise CallComplaint(f"Unknown tool in allowed_tools: {name}")
 
     def known_tools(self, caller: Caller) -> list[str]:
         """What the caller itself may use: nobody can lend more."""
         mine = looking(caller).tools(helper_name(caller.spec.order.agent, self.family.name))
         return [n for n in mine if n not in (ONE, MANY) and allows(_held(caller), n)]
 
-    def order(self, caller: Caller, task: Task, n: int, **fields: Any) -> Order:
+    def order(self, caller: Caller, task: SubagentTask, n: int, **fields: Any) -> Order:
         settings = self.settings
         level = level_of(caller, self)
         nests = level + 2 < settings.max_depth
@@ -220,7 +220,7 @@ class _Starter(FamilyTool):
         """The arguments that say something. One that is not known is named, beside those that are."""
         for name in args:
             if name not in fields:
-                raise Complaint(f"{self.invalid}: {where}unknown field '{name}'. Known fields: {', '.join(fields)}")
+                raise CallComplaint(f"{self.invalid}: {where}unknown field '{name}'. Known fields: {', '.join(fields)}")
         return {name: value for name, value in args.items() if value is not None}
 
 
@@ -236,8 +236,8 @@ class SubagentTool(_Starter):
             parameters=task_schema(self.settings.default_max_turns),
         )
 
-    def asked(self, caller: Caller, args: dict[str, Any]) -> tuple[Sequence[Task], dict[str, Any]]:
-        task = self.read(self.known(args, Task.__struct_fields__), Task, "allowed_tools")
+    def asked(self, caller: Caller, args: dict[str, Any]) -> tuple[Sequence[SubagentTask], dict[str, Any]]:
+        task = self.read(self.known(args, SubagentTask.__struct_fields__), SubagentTask, "allowed_tools")
         self.check(task, self.known_tools(caller))
         return (task,), {}
 
@@ -277,33 +277,33 @@ class ParallelTool(_Starter):
             ),
         )
 
-    def asked(self, caller: Caller, args: dict[str, Any]) -> tuple[Sequence[Task], dict[str, Any]]:
+    def asked(self, caller: Caller, args: dict[str, Any]) -> tuple[Sequence[SubagentTask], dict[str, Any]]:
         batch = self._read(args)
         if not batch.tasks:
-            raise Complaint("At least one task required")
+            raise CallComplaint("At least one task required")
         if batch.max_concurrent < 1:
-            raise Complaint("max_concurrent must be at least 1")
+            raise CallComplaint("max_concurrent must be at least 1")
         known = self.known_tools(caller)
         for n, task in enumerate(batch.tasks):
             try:
                 self.check(task, known)
-            except Complaint as complaint:
-                raise Complaint(f"tasks[{n}]: {complaint}") from None
+            except CallComplaint as complaint:
+                raise CallComplaint(f"tasks[{n}]: {complaint}") from None
         lane = Lane(name=f"{MANY} {caller.key}", size=min(batch.max_concurrent, len(batch.tasks)), scope="tree")
         return batch.tasks, {"lanes": (lane,), "fail_fast": batch.fail_fast}
 
-    def _read(self, args: dict[str, Any]) -> Batch:
-        args = self.known(args, Batch.__struct_fields__)
+    def _read(self, args: dict[str, Any]) -> ParallelArgs:
+        args = self.known(args, ParallelArgs.__struct_fields__)
         if isinstance(args.get("tasks"), str):
             args["tasks"] = self._unwrap("tasks", args["tasks"])
         if isinstance(args.get("tasks"), list):
             args["tasks"] = [self._read_task(n, task) for n, task in enumerate(args["tasks"])]
-        return self.read(args, Batch)
+        return self.read(args, ParallelArgs)
 
     def _read_task(self, n: int, task: Any) -> Any:
         if not isinstance(task, dict):
             return task
-        task = self.known(task, Task.__struct_fields__, f"tasks[{n}]: ")
+        task = self.known(task, SubagentTask.__struct_fields__, f"tasks[{n}]: ")
         if isinstance(task.get("allowed_tools"), str):
             task["allowed_tools"] = self._unwrap("allowed_tools", task["allowed_tools"])
         return task
@@ -355,8 +355,8 @@ def _words(most: int) -> Words:
     return Words(refused={ONE: deep, MANY: f"Maximum subagent depth {most} reached", "": other})
 
 
-def _spent(why: str) -> Complaint:
-    return Complaint(f"Resource quota exceeded: {why}")
+def _spent(why: str) -> CallComplaint:
+    return CallComplaint(f"Resource quota exceeded: {why}")
 
 
 def _held(caller: Caller) -> Capabilities:

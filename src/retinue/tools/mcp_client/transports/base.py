@@ -19,7 +19,7 @@ class Unreadable(Exception):
         self.id, self.is_too_large = id, is_too_large
 
 
-class Wire(Protocol):
+class Transport(Protocol):
     """Contract: `open` is called once, then `send` any number of times at once, then `close`, which leaves nothing
     behind and may be called at any time, also twice. Where `is_inline`, `send` returns when the answer to that request
     has been received; elsewhere it returns when the message is out."""

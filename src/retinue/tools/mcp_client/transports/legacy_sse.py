@@ -7,17 +7,19 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urljoin
 
-from retinue.tools.mcp_client.protocol import Limits, McpError, decode, encode
+from retinue.tools.mcp_client.protocol import McpError, ServerLimits, decode, encode
 from retinue.tools.mcp_client.transports.base import Lost, Receive, Unreadable
 from retinue.tools.mcp_client.transports.streamable_http import Http, origin
 
 
-class SseWire(Http):
+class LegacySseTransport(Http):
     """Old servers only. The place to POST to must be of the same origin as the stream."""
 
     is_inline = False
 
-    def __init__(self, url: str, headers: Mapping[str, str], *, environ: Mapping[str, str], limits: Limits) -> None:
+    def __init__(
+        self, url: str, headers: Mapping[str, str], *, environ: Mapping[str, str], limits: ServerLimits
+    ) -> None:
         super().__init__(url, headers, environ=environ, limits=limits)
         self._post: asyncio.Future[str] | None = None
         self._reader: asyncio.Task[None] | None = None

@@ -17,7 +17,7 @@ from retinue.sandbox import trusted_programs as programs
 from retinue.sandbox.open_beneath import DIRECTORY, open_beneath, open_real
 from retinue.sandbox.paths import strip
 from retinue.sandbox.process_end import end, ended
-from retinue.tools.mcp_client.protocol import Limits, McpError, decode, encode, guess_id
+from retinue.tools.mcp_client.protocol import McpError, ServerLimits, decode, encode, guess_id
 from retinue.tools.mcp_client.transports.base import Lost, Receive, Unreadable
 
 SUPERVISOR = Path(__file__).with_name("supervisor.py")
@@ -36,7 +36,7 @@ def environment(environ: Mapping[str, str], own: Mapping[str, str]) -> dict[str,
     return {**passed, **own}
 
 
-class Lines:
+class LineSplitter:
     """Cuts a stream of bytes into lines of at most `cap` bytes. What is longer is dropped as it comes; of it only the
     beginning and the end are kept, to find out whom it was for."""
 
@@ -81,7 +81,7 @@ class Lines:
         return Unreadable(reason, guess_id(self._head, tail), is_too_large=True)
 
 
-class StdioWire:
+class StdioTransport:
     """Started by `open`. The server lives in a process group of its own, under `supervisor.py`, which ends it and
     its descendants when it is told to, or when this process is gone, however that came about. It starts in `cwd`; when
     that lies `within` the workspace, where commands of a run write, no link may lead out of there."""
@@ -95,7 +95,7 @@ class StdioWire:
         *,
         env: Mapping[str, str],
         cwd: str,
-        limits: Limits,
+        limits: ServerLimits,
         redactor: Redactor,
         within: str = "",
     ) -> None:
@@ -199,7 +199,7 @@ class StdioWire:
 
     async def _messages(self, stdout: asyncio.StreamReader) -> str:
         """Take messages until there are no more; a reason if they are not wanted any more."""
-        lines, loop = Lines(self._limits.message_bytes), asyncio.get_running_loop()
+        lines, loop = LineSplitter(self._limits.message_bytes), asyncio.get_running_loop()
         n_bytes = n_messages = 0
         since = loop.time()
         while data := await stdout.read(CHUNK):

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin, urlsplit, urlunsplit
 
 from retinue.errors import ConfigError
-from retinue.formats.sse_events import Event, Events
-from retinue.tools.mcp_client.protocol import METHOD_NOT_FOUND, Limits, McpError, SessionGone, decode, encode
+from retinue.formats.sse_events import McpEventParser, ServerSentEvent
+from retinue.tools.mcp_client.protocol import METHOD_NOT_FOUND, McpError, ServerLimits, SessionGone, decode, encode
 from retinue.tools.mcp_client.transports.base import Lost, Receive, Unreadable
 
 if TYPE_CHECKING:
@@ -47,7 +47,9 @@ def may_follow(old: str, new: str) -> bool:
 class Http:
     """What both wires over HTTP do: a pool of their own, headers, redirects, capped bodies."""
 
-    def __init__(self, url: str, headers: Mapping[str, str], *, environ: Mapping[str, str], limits: Limits) -> None:
+    def __init__(
+        self, url: str, headers: Mapping[str, str], *, environ: Mapping[str, str], limits: ServerLimits
+    ) -> None:
         self.url = url
         self._headers = dict(headers)
         self._limits = limits
@@ -117,9 +119,9 @@ class Http:
         async for chunk in response.content.iter_any():
             yield chunk
 
-    async def events(self, response: aiohttp.ClientResponse) -> AsyncIterator[Event]:
+    async def events(self, response: aiohttp.ClientResponse) -> AsyncIterator[ServerSentEvent]:
         """`n_useless` counts the bytes; whoever finds an event of use sets it back."""
-        events = Events(self._limits.message_bytes)
+        events = McpEventParser(self._limits.message_bytes)
         self.n_useless = 0
         async for chunk in self.chunks(response):
             self.n_useless += len(chunk)
@@ -136,13 +138,15 @@ class Http:
             await asyncio.sleep(0)
 
 
-class HttpWire(Http):
+class StreamableHttpTransport(Http):
     """Streamable HTTP. In versions with a handshake the server may give a name (`Mcp-Session-Id`) that all later
     requests carry, and may break a stream off that goes on when it is asked for by its last event."""
 
     is_inline = True
 
-    def __init__(self, url: str, headers: Mapping[str, str], *, environ: Mapping[str, str], limits: Limits) -> None:
+    def __init__(
+        self, url: str, headers: Mapping[str, str], *, environ: Mapping[str, str], limits: ServerLimits
+    ) -> None:
         super().__init__(url, headers, environ=environ, limits=limits)
         self._session = ""
         self._version = ""
