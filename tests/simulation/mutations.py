@@ -22,10 +22,10 @@ MUTATIONS = [
     Mutation(
         "a reply is not paid for",
         "core/reply.py",
-        "settle(run.id, state.hold, (used.tokens, used.nanos, 1, 0), guess(used, d))",
+        "settle(run.id, state.hold, (used.tokens, used.nanos, 1, 0), guess(used, ctx))",
         "settle(run.id, state.hold, (0, 0, 0, 0))",
     ),
-    Mutation("nothing is held before a call", "core/turn.py", "    d.tree.ledger.hold(run.id, hold)\n", ""),
+    Mutation("nothing is held before a call", "core/turn.py", "    ctx.tree.ledger.hold(run.id, hold)\n", ""),
     Mutation(
         "only the run's own budget is asked",
         "core/ledger.py",
@@ -45,20 +45,23 @@ MUTATIONS = [
         "        case Replied():\n            if False:",
     ),
     Mutation(
-        "an ended run keeps its slot", "core/ending.py", "    free_slots(run, d)\n    return run\n", "    return run\n"
+        "an ended run keeps its slot",
+        "core/ending.py",
+        "    free_slots(run, ctx)\n    return run\n",
+        "    return run\n",
     ),
     Mutation(
         "a parent is not told of its child's end",
         "core/ending.py",
-        "    if tree.is_live(spec.parent):\n        d.tell",
-        "    if False:\n        d.tell",
+        "    if tree.is_live(spec.parent):\n        ctx.tell",
+        "    if False:\n        ctx.tell",
     ),
     Mutation("an account is never closed", "core/ending.py", "    tree.ledger.close(run.id)\n", ""),
     Mutation(
         "children outlive a parent that must not be outlived",
         "core/ending.py",
-        "    for child in live:\n        d.tell(child, take_along",
-        "    live = []\n    for child in live:\n        d.tell(child, take_along",
+        "    for child in live:\n        ctx.tell(child, take_along",
+        "    live = []\n    for child in live:\n        ctx.tell(child, take_along",
     ),
     Mutation("a joined child stays pending", "core/calls.py", "    del fan.pending[outcome.id]\n", ""),
     Mutation(
@@ -70,7 +73,7 @@ MUTATIONS = [
     Mutation(
         "a child that reported stays in its tree",
         "core/children.py",
-        "    d.tree.dismiss(event.child)\n    if child.order",
+        "    ctx.tree.dismiss(event.child)\n    if child.order",
         "    if child.order",
     ),
     Mutation(
@@ -94,20 +97,20 @@ MUTATIONS = [
     Mutation(
         "a pure tool is not run again",
         "core/restarts.py",
-        "            start_tool(run, d, found.index, found.call, again=True)",
+        "            start_tool(run, ctx, found.index, found.call, again=True)",
         "            pass",
     ),
     Mutation(
         "a lost model call is not made again",
         "core/run.py",
-        "    return think(seated(run, d.now), d, state.purpose)\n",
+        "    return think(seated(run, ctx.now), ctx, state.purpose)\n",
         "    return run\n",
     ),
     Mutation(
         "a lost model call was free",
         "core/run.py",
-        "        run = book_estimate(run, d, state.hold)\n",
-        "        d.tree.ledger.release(run.id, state.hold)\n",
+        "        run = book_estimate(run, ctx, state.hold)\n",
+        "        ctx.tree.ledger.release(run.id, state.hold)\n",
     ),
     Mutation(
         "a model call that never left is paid for after a crash",
@@ -124,8 +127,8 @@ MUTATIONS = [
     Mutation(
         "a stopped call that never left is paid for",
         "core/ending.py",
-        "    if not event.sent:\n        d.tree.ledger.release(run.id, found.hold)\n",
-        "    if not event.sent:\n        run = book_estimate(run, d, found.hold)\n",
+        "    if not event.sent:\n        ctx.tree.ledger.release(run.id, found.hold)\n",
+        "    if not event.sent:\n        run = book_estimate(run, ctx, found.hold)\n",
     ),
     Mutation(
         "a bound counts as known",
@@ -148,7 +151,7 @@ MUTATIONS = [
     Mutation(
         "a waiting run keeps its slot",
         "core/calls.py",
-        "    if not isinstance(state, Working):\n        free_slots(run, d)\n",
+        "    if not isinstance(state, Working):\n        free_slots(run, ctx)\n",
         "",
     ),
     Mutation(
@@ -190,13 +193,13 @@ MUTATIONS = [
     Mutation(
         "who waits for its budget keeps its slots",
         "core/turn.py",
-        "    free_slots(run, d)\n    if not kept.ticket:",
+        "    free_slots(run, ctx)\n    if not kept.ticket:",
         "    if not kept.ticket:",
     ),
     Mutation(
         "who is cancelled stays in line",
         "core/ending.py",
-        "            d.tree.ledger.leave(run.id)\n",
+        "            ctx.tree.ledger.leave(run.id)\n",
         "            pass\n",
     ),
     Mutation(
@@ -238,7 +241,7 @@ MUTATIONS = [
     Mutation(
         "who waits for its provider keeps what its call may cost",
         "core/reply.py",
-        "                d.tree.ledger.release(run.id, again.hold)\n                again =",
+        "                ctx.tree.ledger.release(run.id, again.hold)\n                again =",
         "                _ =",
     ),
     Mutation(
@@ -301,7 +304,7 @@ MUTATIONS = [
         "            self.asking[old].pop(before.id, None)\n",
         "",
     ),
-    Mutation("mail is never read", "core/turn.py", "    run = read_mail(run, d)\n", ""),
+    Mutation("mail is never read", "core/turn.py", "    run = read_mail(run, ctx)\n", ""),
     Mutation(
         "an empty end is a success",
         "core/ending.py",
@@ -381,8 +384,8 @@ MUTATIONS = [
     Mutation(
         "a joined result is left out",
         "core/calls.py",
-        "        run = d.append(run, Result(call_id=fan.call_id, name=fan.name, text=text, error=error))\n",
-        '        run = d.append(run, Result(call_id=fan.call_id, name=fan.name, text="", error=error))\n',
+        "        run = ctx.append(run, Result(call_id=fan.call_id, name=fan.name, text=text, error=error))\n",
+        '        run = ctx.append(run, Result(call_id=fan.call_id, name=fan.name, text="", error=error))\n',
     ),
     Mutation(
         "a steered parent loses results that were back",
@@ -399,19 +402,19 @@ MUTATIONS = [
     Mutation(
         "a stopping run never ends",
         "core/run.py",
-        "            return run if is_held else conclude(run, d, state.ending)",
+        "            return run if is_held else conclude(run, ctx, state.ending)",
         "            return run",
     ),
     Mutation(
         "a child does not inherit the deadline",
         "core/spawn.py",
-        "        enlist(tree, spec, grant, d.now, context, run.deadline)",
-        "        enlist(tree, spec, grant, d.now, context, None)",
+        "        enlist(tree, spec, grant, ctx.now, context, run.deadline)",
+        "        enlist(tree, spec, grant, ctx.now, context, None)",
     ),
     Mutation(
         "a time limit is ignored",
         "core/admission.py",
-        "        deadline = sooner(deadline, d.now + order.timeout_ms)",
+        "        deadline = sooner(deadline, ctx.now + order.timeout_ms)",
         "        pass",
     ),
     Mutation("a grant does not go back", "core/ledger.py", "            self._give_back(account)\n", ""),
@@ -430,7 +433,7 @@ MUTATIONS = [
     Mutation(
         "a paused run sleeps through its news",
         "core/run.py",
-        "            return run if silent or (state.all and d.stays(run)) else resume(run, d)",
+        "            return run if silent or (state.all and ctx.stays(run)) else resume(run, ctx)",
         "            return run",
     ),
     Mutation(
@@ -443,13 +446,13 @@ MUTATIONS = [
         "a child is deleted before its parent's call is closed",
         "core/children.py",
         "                fan.discard[child.id] = child\n",
-        "                d.tree.changes.forgotten.append(event.child)\n",
+        "                ctx.tree.changes.forgotten.append(event.child)\n",
     ),
     Mutation(
         "a call sleeps through what it waited for",
         "core/run.py",
-        "            return stir(child_at_calls(run, calls, event, d), d)",
-        "            return child_at_calls(run, calls, event, d)",
+        "            return stir(child_at_calls(run, calls, event, ctx), ctx)",
+        "            return child_at_calls(run, calls, event, ctx)",
     ),
     Mutation(
         "a wait for the first is a wait for all",
@@ -460,7 +463,7 @@ MUTATIONS = [
     Mutation(
         "a tool that was woken is forgotten in a restart",
         "core/restarts.py",
-        "            start_woken(run, d, watch, again=True)\n",
+        "            start_woken(run, ctx, watch, again=True)\n",
         "            pass\n",
     ),
     Mutation(
@@ -478,7 +481,7 @@ MUTATIONS = [
     Mutation(
         "a run does not stay for those it waits for",
         "core/reply.py",
-        "    if d.stays(run):\n",
+        "    if ctx.stays(run):\n",
         "    if False:\n",
     ),
     Mutation(
@@ -502,15 +505,15 @@ MUTATIONS = [
     Mutation(
         "a permitted tool takes a slot that it does not hold",
         "core/calls.py",
-        "wait_in(run, d, Working(calls=calls, seated=is_seated(run)))",
-        "wait_in(run, d, Working(calls=calls))",
+        "wait_in(run, ctx, Working(calls=calls, seated=is_seated(run)))",
+        "wait_in(run, ctx, Working(calls=calls))",
     ),
     Mutation("a denied call is made", "core/questions.py", "    if not event.allow:\n", "    if False:\n"),
     Mutation(
         "what needs a permission is made without one",
         "core/calls.py",
-        '    if d.order.questions != "ask":\n        why',
-        '    if d.order.questions != "ask":\n        return None, None\n        why',
+        '    if ctx.order.questions != "ask":\n        why',
+        '    if ctx.order.questions != "ask":\n        return None, None\n        why',
     ),
     Mutation(
         "a question stays when it was answered",
@@ -521,7 +524,7 @@ MUTATIONS = [
     Mutation(
         "a result whose parent has ended is passed on to nobody",
         "core/ending.py",
-        "    elif spec.parent:\n        pass_on(run, d, ending)\n",
+        "    elif spec.parent:\n        pass_on(run, ctx, ending)\n",
         "",
     ),
     Mutation(
@@ -557,7 +560,7 @@ MUTATIONS = [
     Mutation(
         "a joined result does not tell who is missing behind it",
         "core/calls.py",
-        'return post(run, Mail(seq=0, text=note, kind="note"), d) if note else run',
+        'return post(run, Mail(seq=0, text=note, kind="note"), ctx) if note else run',
         "return run",
     ),
     Mutation(
@@ -575,7 +578,7 @@ MUTATIONS = [
     Mutation(
         "what an ended root has not read is told to nobody",
         "core/ending.py",
-        '        d.say(mail.text, "passed on", mail.sender, note=mail.note)\n',
+        '        ctx.say(mail.text, "passed on", mail.sender, note=mail.note)\n',
         "        pass\n",
     ),
     Mutation(

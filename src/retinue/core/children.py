@@ -23,25 +23,25 @@ from retinue.core.values import Ending, Mail, Who
 from retinue.errors import InvalidTransition
 
 
-def child_at_calls(run: Run, calls: Calls, event: ChildEnded, d: StepContext) -> Run:
-    outcome = _outcome(run, event, d)
-    slot = d.tree.specs[event.child].slot
-    fan_in = d.tree.fans.get(run.id)
+def child_at_calls(run: Run, calls: Calls, event: ChildEnded, ctx: StepContext) -> Run:
+    outcome = _outcome(run, event, ctx)
+    slot = ctx.tree.specs[event.child].slot
+    fan_in = ctx.tree.fans.get(run.id)
     if slot is not None and fan_in is not None and slot.turn == run.turn:
         fan = fan_in.fans.get(slot.index)
         if fan is not None and event.child in fan.pending:
-            child = d.tree.specs[event.child]
-            run = _count(run, child, outcome, d)
+            child = ctx.tree.specs[event.child]
+            run = _count(run, child, outcome, ctx)
             if child.order.retention == "delete":
                 fan.discard[child.id] = child
-            d.tree.dismiss(event.child)
-            return child_joined(run, d, calls, slot.index, outcome)
-    return news(run, event, d)
+            ctx.tree.dismiss(event.child)
+            return child_joined(run, ctx, calls, slot.index, outcome)
+    return news(run, event, ctx)
 
 
-def _outcome(run: Run, event: ChildEnded, d: StepContext) -> ChildOutcome:
+def _outcome(run: Run, event: ChildEnded, ctx: StepContext) -> ChildOutcome:
     """The child's end, from its own row. A child that is unknown, or was counted before, is refused."""
-    child, spec = d.tree.runs.get(event.child), d.tree.specs.get(event.child)
+    child, spec = ctx.tree.runs.get(event.child), ctx.tree.specs.get(event.child)
     if child is None or spec is None or spec.parent != run.id or not isinstance(child.state, Ended):
         raise stale(run, event, f"{event.child} is not an ended child that is still to be counted")
     return child_outcome(spec, child, child.state.ending)
@@ -64,36 +64,36 @@ def child_outcome(spec: Spec, run: Run, ending: Ending) -> ChildOutcome:
     )
 
 
-def news(run: Run, event: ChildEnded, d: StepContext) -> Run:
+def news(run: Run, event: ChildEnded, ctx: StepContext) -> Run:
     """A child that nobody joined has ended: its parent hears of it by mail, unless it asked not to, or has ended it."""
-    outcome = _outcome(run, event, d)
-    child, row = d.tree.specs[event.child], d.tree.runs[event.child]
-    run = _count(run, child, outcome, d)
-    d.tree.dismiss(event.child)
+    outcome = _outcome(run, event, ctx)
+    child, row = ctx.tree.specs[event.child], ctx.tree.runs[event.child]
+    run = _count(run, child, outcome, ctx)
+    ctx.tree.dismiss(event.child)
     if child.order.retention == "delete":
         run = remember(run, outcome)
-        d.tree.discard(child.id, child.path)
+        ctx.tree.discard(child.id, child.path)
     if child.order.join == "none" and (not child.order.news or skipped(child.order, outcome.ending)):
         return run
     if is_known(outcome.ending):
         return run
-    words = of_parent(d.definition, child)
-    text = tell(words.notice, child, row, outcome.ending, d.rules.mail_cap)
+    words = of_parent(ctx.definition, child)
+    text = tell(words.notice, child, row, outcome.ending, ctx.rules.mail_cap)
     note, announced = note_of(outcome.ending), child.order.announce
     by_age = child.order.results == "creation"
     mail = Mail(seq=0, text=text, sender=event.child, kind="news", note=note, announced=announced, by_age=by_age)
-    return post(run, mail, d)
+    return post(run, mail, ctx)
 
 
-def _count(run: Run, child: Spec, outcome: ChildOutcome, d: StepContext) -> Run:
+def _count(run: Run, child: Spec, outcome: ChildOutcome, ctx: StepContext) -> Run:
     """What a child came back with is what the run's own result rests on."""
     if not is_dismissed(child.order, outcome.ending):
         helpers = add(run.helpers, outcome.label, outcome.id, outcome.ending)
         run = run if helpers is run.helpers else replace(run, helpers=helpers)
-    return _count_failure(run, child, outcome, d)
+    return _count_failure(run, child, outcome, ctx)
 
 
-def _count_failure(run: Run, child: Spec, outcome: ChildOutcome, d: StepContext) -> Run:
+def _count_failure(run: Run, child: Spec, outcome: ChildOutcome, ctx: StepContext) -> Run:
     """Equal failures in a row open the breaker; any other end closes it. What went out in one call was sent before
     anybody could learn from the first failure: it counts once."""
     ending = outcome.ending
@@ -106,8 +106,8 @@ def _count_failure(run: Run, child: Spec, outcome: ChildOutcome, d: StepContext)
     if last is not None and call in last.calls:
         return run
     count = 1 if last is None else last.count + 1
-    calls = (*(() if last is None else last.calls), call)[-d.rules.breaker_after :]
-    until = d.now + d.rules.breaker_ms if count >= d.rules.breaker_after else 0
+    calls = (*(() if last is None else last.calls), call)[-ctx.rules.breaker_after :]
+    until = ctx.now + ctx.rules.breaker_ms if count >= ctx.rules.breaker_after else 0
     return replace(run, breaker=Breaker(signature=signature, count=count, until=until, calls=calls))
 
 
@@ -116,39 +116,39 @@ def stale(run: Run, event: RunEvent, why: str = "") -> InvalidTransition:
     return InvalidTransition(f"{type(event).__name__} cannot reach a run that is {state}{': ' + why if why else ''}")
 
 
-def cancel(run: Run, event: CancelAsked, d: StepContext) -> Run:
+def cancel(run: Run, event: CancelAsked, ctx: StepContext) -> Run:
     who: Who = event.who or ("parent" if event.by else "user")
     error = event.reason or f"cancelled by {event.by or ('the user' if who == 'user' else who)}"
-    return finish(run, d, "cancelled", "cancelled", error=error, by=who, along=event.by if event.along else "")
+    return finish(run, ctx, "cancelled", "cancelled", error=error, by=who, along=event.by if event.along else "")
 
 
-def note(run: Run, event: Narrowed | Granted | Cleared | Prolonged, d: StepContext) -> Run:
+def note(run: Run, event: Narrowed | Granted | Cleared | Prolonged, ctx: StepContext) -> Run:
     """What may be done is changed, and what is known; not what is being done."""
     match event:
         case Narrowed():
-            d.tree.narrowed = True
-            return replace(run, access=narrow(d.access(run), event.access))
+            ctx.tree.narrowed = True
+            return replace(run, access=narrow(ctx.access(run), event.access))
         case Granted():
             return run if event.grant in run.grants else replace(run, grants=(*run.grants, event.grant))
         case Cleared():
             return run if run.suspicion is None else replace(run, suspicion=cleared(run))
         case Prolonged():
-            return _prolong(run, event, d)
+            return _prolong(run, event, ctx)
         case _:
             assert_never(event)
 
 
-def _prolong(run: Run, event: Prolonged, d: StepContext) -> Run:
+def _prolong(run: Run, event: Prolonged, ctx: StepContext) -> Run:
     """Who has another deadline has it from somewhere else, and so has everybody below it."""
     if run.deadline != event.deadline:
         return run
-    for child in d.tree.below(run.id):
-        d.tell(child, event)
+    for child in ctx.tree.below(run.id):
+        ctx.tell(child, event)
     run = replace(run, deadline=event.until)
     if run.wake_at != event.deadline:
         return run
     state, calls = run.state, calls_of(run)
-    wake_at = sooner(event.until, d.now + d.rules.wait_ms)
+    wake_at = sooner(event.until, ctx.now + ctx.rules.wait_ms)
     if isinstance(state, Thinking):
         wake_at = sooner(wake_at, state.retry_at)
     for watch in calls.waits if calls is not None else ():

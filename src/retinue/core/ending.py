@@ -41,7 +41,7 @@ GONE = "Whoever you asked has ended. Go on with your best judgement, and say in 
 
 def finish(
     run: Run,
-    d: StepContext,
+    ctx: StepContext,
     state: End,
     stop: str,
     *,
@@ -52,11 +52,11 @@ def finish(
     along: str = "",
 ) -> Run:
     """The run has its ending. Children end first unless they may outlive it."""
-    text = _so_far(run, d) if text is None else text
+    text = _so_far(run, ctx) if text is None else text
     if state == "completed" and not text.strip():
         state, stop, error = "failed", "empty", "the run ended without any output"
-    is_cut = len(text) > d.rules.text_cap
-    text = clip(text, d.rules.text_cap, run.spilled[-1].path if run.spilled else "")
+    is_cut = len(text) > ctx.rules.text_cap
+    text = clip(text, ctx.rules.text_cap, run.spilled[-1].path if run.spilled else "")
     if run.work is not None:
         text = f"{text}\n\n{run.work.words}".strip()
     ending = Ending(
@@ -69,31 +69,31 @@ def finish(
         is_cut=is_cut,
         last_tool=run.last_tool,
         work=run.work,
-        at=d.now,
+        at=ctx.now,
         by=by or ENDED_BY.get(state, ""),
         along=along,
     )
-    run = let_go(run, d)
-    for child in d.children(run):
-        if d.tree.specs[child].order.questions == "deny" and asks(d.tree.runs[child]):
-            d.tell(child, Posted(mail=Mail(seq=0, text=GONE, sender=run.id)))
+    run = let_go(run, ctx)
+    for child in ctx.children(run):
+        if ctx.tree.specs[child].order.questions == "deny" and asks(ctx.tree.runs[child]):
+            ctx.tell(child, Posted(mail=Mail(seq=0, text=GONE, sender=run.id)))
     # A cancel reaches also those whom an ended child has left behind; an ordinary end leaves them alone.
     cancelled = state in ("cancelled", "timed_out")
-    live = list(d.tree.below(run.id)) if cancelled else d.bound(run)
+    live = list(ctx.tree.below(run.id)) if cancelled else ctx.bound(run)
     for child in live:
-        d.tell(child, take_along(run, ending))
-    if run.broken_off or d.holds_back(run, all=cancelled):
+        ctx.tell(child, take_along(run, ending))
+    if run.broken_off or ctx.holds_back(run, all=cancelled):
         return replace(run, state=Stopping(ending=ending, all=cancelled), wake_at=None)
-    return conclude(run, d, ending)
+    return conclude(run, ctx, ending)
 
 
-def _so_far(run: Run, d: StepContext) -> str:
+def _so_far(run: Run, ctx: StepContext) -> str:
     """What there is to show of a run that was cut short. Results of joined children that it had no turn to read are
     part of it, for nobody else is told of them."""
-    fan_in = d.tree.fans.get(run.id)
+    fan_in = ctx.tree.fans.get(run.id)
     back = tuple(o for fan in fan_in.in_order() for o in fan.in_order()) if fan_in is not None else ()
     text = run.said or run.gathered
-    room = max(d.rules.text_cap - len(text) - len(BACK) - 4, d.rules.text_cap // 2)
+    room = max(ctx.rules.text_cap - len(text) - len(BACK) - 4, ctx.rules.text_cap // 2)
     return f"{text}\n\n{BACK}\n\n{listed(back, room)}".strip() if back else text
 
 
@@ -102,55 +102,55 @@ def take_along(run: Run, ending: Ending) -> CancelAsked:
     return CancelAsked(by=run.id, reason=f"the parent ended: {ending.stop}", who=ending.by or "parent", along=True)
 
 
-def let_go(run: Run, d: StepContext) -> Run:
+def let_go(run: Run, ctx: StepContext) -> Run:
     """Stop what is under way, book what it may have cost, free the slots."""
     match run.state:
         case Thinking():
-            run = break_off(run, run.state, d)
+            run = break_off(run, run.state, ctx)
         case Working() | Waiting() | Asking():
-            d.perform(Abort(run=run.id))
+            ctx.perform(Abort(run=run.id))
         case Short():
-            d.tree.ledger.leave(run.id)
+            ctx.tree.ledger.leave(run.id)
         case Queued() | Stopping() | Ended():
             pass
-    free_slots(run, d)
+    free_slots(run, ctx)
     return run
 
 
-def break_off(run: Run, state: Thinking, d: StepContext) -> Run:
+def break_off(run: Run, state: Thinking, ctx: StepContext) -> Run:
     """Stop a model call. What was never begun is not paid for; else it is heard what it has cost."""
     if state.retry_at is not None:
-        d.tree.ledger.release(run.id, state.hold)
+        ctx.tree.ledger.release(run.id, state.hold)
         return run
-    d.perform(Abort(run=run.id, attempt=state.attempt))
+    ctx.perform(Abort(run=run.id, attempt=state.attempt))
     return replace(
         run, broken_off=(*run.broken_off, BrokenOff(attempt=state.attempt, hold=state.hold, expected=state.expected))
     )
 
 
-def pay_for_broken_off(run: Run, d: StepContext, event: Aborted) -> Run:
+def pay_for_broken_off(run: Run, ctx: StepContext, event: Aborted) -> Run:
     """It is heard what a stopped call has cost. The run may end only after that."""
     found = next((b for b in run.broken_off if b.attempt == event.attempt), None)
     if found is None:
         raise InvalidTransition(f"Aborted for {run.id}: attempt {event.attempt} was not stopped, or is paid for")
     run = replace(run, broken_off=tuple(b for b in run.broken_off if b is not found))
-    run = pay(run, d, found, event.usage) if event.sent else run
+    run = pay(run, ctx, found, event.usage) if event.sent else run
     if not event.sent:
-        d.tree.ledger.release(run.id, found.hold)
+        ctx.tree.ledger.release(run.id, found.hold)
     state = run.state
-    if isinstance(state, Stopping) and not run.broken_off and not d.holds_back(run, all=state.all):
-        return conclude(run, d, state.ending)
+    if isinstance(state, Stopping) and not run.broken_off and not ctx.holds_back(run, all=state.all):
+        return conclude(run, ctx, state.ending)
     return run
 
 
-def pay(run: Run, d: StepContext, call: BrokenOff, usage: Usage | None) -> Run:
+def pay(run: Run, ctx: StepContext, call: BrokenOff, usage: Usage | None) -> Run:
     """A call that has left and came to nothing: what it is known to have cost, or its bound."""
     hold = call.hold
     if usage is None:
-        return book_estimate(run, d, hold)
-    used = within(charged(d.model, usage), hold, turns=hold[2])
-    d.tree.ledger.settle(run.id, hold, (min(hold[0], used.tokens), used.nanos, hold[2], hold[3]), guess(used, d))
-    return reckon(replace(run, usage=run.usage.plus(used)), d, used, call.expected)
+        return book_estimate(run, ctx, hold)
+    used = within(charged(ctx.model, usage), hold, turns=hold[2])
+    ctx.tree.ledger.settle(run.id, hold, (min(hold[0], used.tokens), used.nanos, hold[2], hold[3]), guess(used, ctx))
+    return reckon(replace(run, usage=run.usage.plus(used)), ctx, used, call.expected)
 
 
 def charged(model: ModelInfo, usage: Usage) -> Usage:
@@ -168,22 +168,22 @@ def within(usage: Usage, hold: Amounts, turns: int = 0) -> Usage:
     return replace(usage, nanos=nanos, nanos_estimated=min(nanos, usage.nanos_estimated), turns=turns, calls=0)
 
 
-def guess(usage: Usage, d: StepContext) -> Guess:
+def guess(usage: Usage, ctx: StepContext) -> Guess:
     """What of it is not known exactly."""
-    return (usage.estimated, usage.nanos_estimated, 0 if d.model.priced else usage.tokens)
+    return (usage.estimated, usage.nanos_estimated, 0 if ctx.model.priced else usage.tokens)
 
 
-def book_estimate(run: Run, d: StepContext, hold: tuple[int, int, int, int]) -> Run:
+def book_estimate(run: Run, ctx: StepContext, hold: tuple[int, int, int, int]) -> Run:
     """A call that was sent and never answered: nobody knows what it cost, so the bound is booked."""
     tokens, nanos, turns, calls = hold
     used = Usage(estimated=tokens, nanos=nanos, nanos_estimated=nanos, turns=turns, calls=calls)
-    d.tree.ledger.settle(run.id, hold, hold, guess(used, d))
+    ctx.tree.ledger.settle(run.id, hold, hold, guess(used, ctx))
     return replace(run, usage=run.usage.plus(used))
 
 
-def free_slots(run: Run, d: StepContext) -> None:
+def free_slots(run: Run, ctx: StepContext) -> None:
     """Give back what the run holds in its lanes and wake those who waited for it."""
-    tree, lanes = d.tree, d.order.lanes
+    tree, lanes = ctx.tree, ctx.order.lanes
     if not lanes:
         return
     match run.state:
@@ -194,15 +194,15 @@ def free_slots(run: Run, d: StepContext) -> None:
         case Short() | Waiting() | Asking() | Stopping() | Ended():
             return
     for promoted in tree.give_back(run.id, lanes[:held]):
-        d.tell(promoted, Admitted())
+        ctx.tell(promoted, Admitted())
 
 
-def conclude(run: Run, d: StepContext, ending: Ending) -> Run:
+def conclude(run: Run, ctx: StepContext, ending: Ending) -> Run:
     """Terminal. The parent's news is part of this transaction."""
-    spec, tree = d.spec, d.tree
+    spec, tree = ctx.spec, ctx.tree
     tree.ledger.close(run.id)
     tree.leave_group(spec)
-    helpers = _rests_on(run, d)
+    helpers = _rests_on(run, ctx)
     ending = ending if helpers == NO_HELPERS else replace(ending, helpers=helpers)
     run = replace(
         run,
@@ -216,56 +216,56 @@ def conclude(run: Run, d: StepContext, ending: Ending) -> Run:
         work=None,
         helpers=NO_HELPERS,
     )
-    for mail in d.tree.mail.get(run.id, ()):
+    for mail in ctx.tree.mail.get(run.id, ()):
         if mail.kind == "news":
-            send_on(d, mail, is_quiet=ending.state == "cancelled")
+            send_on(ctx, mail, is_quiet=ending.state == "cancelled")
     if tree.is_live(spec.parent):
-        d.tell(spec.parent, ChildEnded(child=run.id))
+        ctx.tell(spec.parent, ChildEnded(child=run.id))
     elif spec.parent:
-        pass_on(run, d, ending)
-    _announce(run, d, ending)
+        pass_on(run, ctx, ending)
+    _announce(run, ctx, ending)
     return run
 
 
-def pass_on(run: Run, d: StepContext, ending: Ending) -> None:
+def pass_on(run: Run, ctx: StepContext, ending: Ending) -> None:
     """Whoever started the run has ended. Its result goes to the nearest run above that is live, to the one that goes on
     in the conversation of its root, or to the channel that asked for the work."""
-    order = d.order
+    order = ctx.order
     if is_known(ending) or skipped(order, ending) or (order.join == "none" and not order.news):
         return
-    text = tell(d.words.notice, d.spec, run, ending, d.rules.mail_cap)
+    text = tell(ctx.words.notice, ctx.spec, run, ending, ctx.rules.mail_cap)
     mail = Mail(seq=0, text=text, sender=run.id, kind="news", note=note_of(ending), announced=order.announce)
-    send_on(d, mail)
+    send_on(ctx, mail)
 
 
-def send_on(d: StepContext, mail: Mail, *, is_quiet: bool = False) -> None:
+def send_on(ctx: StepContext, mail: Mail, *, is_quiet: bool = False) -> None:
     """News of this run, or that it will not read any more: the nearest run above that is live reads it, or the one that
     goes on in the conversation of the root; else the channel that asked is told, unless the work was called off."""
-    above = d.tree.nearest(d.spec.parent)
+    above = ctx.tree.nearest(ctx.spec.parent)
     if above:
-        d.tell(above, Posted(mail=mail))
-    elif d.tree.successor:
-        d.tree.letters.append((d.tree.successor, Posted(mail=mail), mail.sender))
-    elif not (mail.announced or is_quiet or _is_called_off(d)):
-        d.say(mail.text, "passed on", mail.sender, note=mail.note)
+        ctx.tell(above, Posted(mail=mail))
+    elif ctx.tree.successor:
+        ctx.tree.letters.append((ctx.tree.successor, Posted(mail=mail), mail.sender))
+    elif not (mail.announced or is_quiet or _is_called_off(ctx)):
+        ctx.say(mail.text, "passed on", mail.sender, note=mail.note)
 
 
-def _is_called_off(d: StepContext) -> bool:
+def _is_called_off(ctx: StepContext) -> bool:
     """Whether somebody above the run is being cancelled."""
-    above = d.tree.specs.get(d.spec.parent)
+    above = ctx.tree.specs.get(ctx.spec.parent)
     while above is not None:
-        run = d.tree.runs.get(above.id)
+        run = ctx.tree.runs.get(above.id)
         if run is not None and isinstance(run.state, Stopping) and run.state.ending.state == "cancelled":
             return True
-        above = d.tree.specs.get(above.parent)
+        above = ctx.tree.specs.get(above.parent)
     return False
 
 
-def _rests_on(run: Run, d: StepContext) -> Helpers:
+def _rests_on(run: Run, ctx: StepContext) -> Helpers:
     """Whose work the result rests on; who is at work now will be too late for it."""
     helpers, out = run.helpers, []
-    for id in d.children(run) if d.tree.children.get(run.id) else ():
-        spec, child = d.tree.specs[id], d.tree.runs[id]
+    for id in ctx.children(run) if ctx.tree.children.get(run.id) else ():
+        spec, child = ctx.tree.specs[id], ctx.tree.runs[id]
         label = spec.order.label or spec.order.agent
         if not isinstance(child.state, Ended):
             out += [] if spec.order.host else [(label, id)]
@@ -274,15 +274,15 @@ def _rests_on(run: Run, d: StepContext) -> Helpers:
     return total(helpers, run.n_children, out)
 
 
-def _announce(run: Run, d: StepContext, ending: Ending) -> None:
+def _announce(run: Run, ctx: StepContext, ending: Ending) -> None:
     """Tell the channel that asked, also that the run's group is complete."""
-    spec, order, tree = d.spec, d.order, d.tree
+    spec, order, tree = ctx.spec, ctx.order, ctx.tree
     if not order.announce or not spec.origin.channel:
         return
     is_killed = bool(ending.along)
     parent = tree.specs.get(spec.parent)
     done = order.group_size - tree.n_members(spec)
-    text = tell(d.words.announcement, spec, run, ending, d.rules.mail_cap, done)
+    text = tell(ctx.words.announcement, spec, run, ending, ctx.rules.mail_cap, done)
     quiet = is_killed or skipped(order, ending) or not text
     delivery = Delivery(
         key=digest(run.id, "completion"),
@@ -294,12 +294,12 @@ def _announce(run: Run, d: StepContext, ending: Ending) -> None:
         text=text,
         note=note_of(ending),
         state="suppressed" if quiet else "pending",
-        next_at=d.now,
+        next_at=ctx.now,
     )
-    d.dispatch(delivery)
+    ctx.dispatch(delivery)
     if order.group_size and done == order.group_size and not is_killed:
         assert parent is not None and spec.slot is not None
-        d.dispatch(
+        ctx.dispatch(
             Delivery(
                 key=digest(parent.id, order.group_kind, order.group, "summary"),
                 run=parent.id,
@@ -309,6 +309,6 @@ def _announce(run: Run, d: StepContext, ending: Ending) -> None:
                 text="",
                 group=order.group,
                 tool=spec.slot.tool,
-                next_at=d.now,
+                next_at=ctx.now,
             )
         )

@@ -168,12 +168,10 @@ def _request(tree: Tree, at: int, event: Requested) -> None:
         origin=event.order.origin or Origin(),
         tag=event.tag,
     )
-    run, desk = (
-        spawn.enlist(tree, spec, limits_of(event.order.budget), at, context=event.context),
-        StepContext(tree, spec, at),
-    )
+    run = spawn.enlist(tree, spec, limits_of(event.order.budget), at, context=event.context)
+    ctx = StepContext(tree, spec, at)
     for mail in event.news:
-        run = tree.runs[run.id] = tree.changes.runs[run.id] = post(run, mail, desk)
+        run = tree.runs[run.id] = tree.changes.runs[run.id] = post(run, mail, ctx)
 
 
 def _deliver(tree: Tree, at: int, event: Sent | Acked | Bounced | Requeued | Dropped) -> None:

@@ -91,46 +91,46 @@ def _instructions(shared: Shared, order: Order) -> str:
     return order.instructions if order.instructions is not None else definition.instructions if definition else ""
 
 
-def tagged(spec: Spec, parent: Run, d: StepContext) -> Spec:
+def tagged(spec: Spec, parent: Run, ctx: StepContext) -> Spec:
     """A child that is about to be taken on, with its price tag. Whoever shares its prefix and comes later knows."""
     order, held = spec.order, spec.capabilities
     if order.context.kind == "run":
-        info = d.shared.models[spec.model]
-        known = max(_head(d.shared, order), order.context.tokens)
+        info = ctx.shared.models[spec.model]
+        known = max(_head(ctx.shared, order), order.context.tokens)
         return replace(spec, tag=tag(info, known + size(order.task) // BYTES_PER_TOKEN, 0))
-    if spec.base is None and not d.shared.models[spec.model].shared_tokens:  # nobody waits for it, nothing is warm
+    if spec.base is None and not ctx.shared.models[spec.model].shared_tokens:  # nobody waits for it, nothing is warm
         own = (size(order.task) + size(order.context.text)) // BYTES_PER_TOKEN
-        return replace(spec, tag=tag(d.shared.models[spec.model], _head(d.shared, order) + own, 0))
-    source = None if spec.base is None else PrefixSource(d.spec, parent, spec.base)
-    expected = expect(d.shared, order, spec.model, d.now, source, (held.tools, held.deny))
-    is_first, prefixes = True, d.tree.prefixes
+        return replace(spec, tag=tag(ctx.shared.models[spec.model], _head(ctx.shared, order) + own, 0))
+    source = None if spec.base is None else PrefixSource(ctx.spec, parent, spec.base)
+    expected = expect(ctx.shared, order, spec.model, ctx.now, source, (held.tools, held.deny))
+    is_first, prefixes = True, ctx.tree.prefixes
     if expected.is_waited_for:
-        is_first = not prefixes.is_warm(expected.prefix, d.now)
-        prefixes.send(expected.prefix, d.now)
+        is_first = not prefixes.is_warm(expected.prefix, ctx.now)
+        prefixes.send(expected.prefix, ctx.now)
     return replace(spec, tag=expected.tag(is_first=is_first))
 
 
-def expected_of_cache(run: Run, d: StepContext) -> int:
+def expected_of_cache(run: Run, ctx: StepContext) -> int:
     """Tokens of the next prompt that the provider's cache should have: a run's last prompt is the beginning of its
     next; before the first, its tag says so."""
     if run.prompt:
-        return run.prompt if run.warm_until > d.now else 0
-    return d.spec.tag.cached if d.spec.tag is not None and not run.turn else 0
+        return run.prompt if run.warm_until > ctx.now else 0
+    return ctx.spec.tag.cached if ctx.spec.tag is not None and not run.turn else 0
 
 
-def reckon(run: Run, d: StepContext, used: Usage, expected: int) -> Run:
+def reckon(run: Run, ctx: StepContext, used: Usage, expected: int) -> Run:
     """A call is paid for: what its cache was to give and gave is counted, for the run and everybody above it."""
-    first = d.spec.tag
+    first = ctx.spec.tag
     if expected and first is not None and not run.prompt:
         # The tag went by bytes, where nobody had counted: now it is known how many tokens they are.
         expected = used.input * first.cached // first.prompt
-    cached = counted(d.model, used, expected)
+    cached = counted(ctx.model, used, expected)
     if cached is NO_CACHE:
         return run
-    d.tree.ledger.count(run.id, cached)
+    ctx.tree.ledger.count(run.id, cached)
     return replace(run, cache=run.cache.plus(cached))
 
 
-def warm_until(d: StepContext, used: Usage) -> int:
+def warm_until(ctx: StepContext, used: Usage) -> int:
     """What a provider has just read it has at hand for a while, if it is long enough for its cache."""
-    return d.now + LASTS_MS if 0 < d.model.cache_tokens <= used.input else 0
+    return ctx.now + LASTS_MS if 0 < ctx.model.cache_tokens <= used.input else 0

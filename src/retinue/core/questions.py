@@ -25,86 +25,86 @@ NOBODY = "Nobody is there to answer. Go on with your best judgement, and say in 
 ASKS = "{label} asks: {text}\n(Answer with a message to {id}.)"
 
 
-def ask(run: Run, calls: Calls, event: Asked, d: StepContext) -> Run:
+def ask(run: Run, calls: Calls, event: Asked, ctx: StepContext) -> Run:
     """A tool cannot finish without an answer: from a person, from the parent, or from nobody."""
     text = clip(event.question, TEXT)
-    if not d.order.may_ask:
+    if not ctx.order.may_ask:
         result = Result(call_id=event.call_id, name=event.name, text=NOBODY, error=True, denied=True)
-        return close_call(run, d, calls, event.index, result)
-    if d.order.questions == "deny":
-        parent = d.spec.parent
-        if _is_waited_for(run, d) or cannot_write(d.tree, run.id, parent) is not None:
+        return close_call(run, ctx, calls, event.index, result)
+    if ctx.order.questions == "deny":
+        parent = ctx.spec.parent
+        if _is_waited_for(run, ctx) or cannot_write(ctx.tree, run.id, parent) is not None:
             result = Result(call_id=event.call_id, name=event.name, text=NOBODY, error=True, denied=True)
-            return close_call(run, d, calls, event.index, result)
-        words = ASKS.format(label=d.order.name, text=text, id=run.id)
-        d.tell(parent, Posted(mail=Mail(seq=0, text=words, sender=run.id)))
+            return close_call(run, ctx, calls, event.index, result)
+        words = ASKS.format(label=ctx.order.name, text=text, id=run.id)
+        ctx.tell(parent, Posted(mail=Mail(seq=0, text=words, sender=run.id)))
     calls = let_rest(calls, event.index)
     id = digest(run.id, run.turn, event.index, event.call_id, text)[:16]
     question = Question(index=event.index, id=id, call_id=event.call_id, text=text, tool=event.name)
-    announce(run, d, question)
+    announce(run, ctx, question)
     calls = replace(calls, asks=calls.asks | 1 << event.index, questions=(*calls.questions, question))
-    return settle(run, d, calls)
+    return settle(run, ctx, calls)
 
 
-def _is_waited_for(run: Run, d: StepContext) -> bool:
+def _is_waited_for(run: Run, ctx: StepContext) -> bool:
     """Whether nobody above could read a question before this very run has ended."""
-    parent = d.tree.runs.get(d.spec.parent)
-    if parent is None or d.order.join != "none":
+    parent = ctx.tree.runs.get(ctx.spec.parent)
+    if parent is None or ctx.order.join != "none":
         return True
     calls = calls_of(parent)
     return calls is not None and any(run.id in watch.runs for watch in calls.waits)
 
 
-def answer(run: Run, calls: Calls, event: Answered, d: StepContext) -> Run:
+def answer(run: Run, calls: Calls, event: Answered, ctx: StepContext) -> Run:
     """The answer to what a tool asked. A permission is not given by a text."""
     if any(q.index == event.index and q.kind == "permission" for q in calls.questions):
         raise stale(run, event, f"call {event.index} needs a yes or a no, not a text")
-    return close_call(run, d, calls, event.index, Result(call_id=event.call_id, text=event.text))
+    return close_call(run, ctx, calls, event.index, Result(call_id=event.call_id, text=event.text))
 
 
-def hear_parent(run: Run, calls: Calls, mail: Mail, d: StepContext) -> Run | None:
+def hear_parent(run: Run, calls: Calls, mail: Mail, ctx: StepContext) -> Run | None:
     """Mail from the parent answers the oldest question that was put to it; otherwise it is only mail."""
-    if d.order.questions != "deny" or not mail.sender or mail.sender != d.spec.parent or mail.steer:
+    if ctx.order.questions != "deny" or not mail.sender or mail.sender != ctx.spec.parent or mail.steer:
         return None
     asked = next((q for q in calls.questions if q.kind == "question"), None)
     if asked is None:
         return None
-    return close_call(run, d, calls, asked.index, Result(call_id=asked.call_id, name=asked.tool, text=mail.text))
+    return close_call(run, ctx, calls, asked.index, Result(call_id=asked.call_id, name=asked.tool, text=mail.text))
 
 
-def decide(run: Run, calls: Calls, event: Decided, d: StepContext) -> Run:
+def decide(run: Run, calls: Calls, event: Decided, ctx: StepContext) -> Run:
     """A person has decided about a call. What was taken from the run meanwhile stays taken."""
     call, index = event.call, event.index
     id = permits.question_id(run.id, event.turn, index, call)
     asked = next((q for q in calls.questions if q.index == index and q.kind == "permission"), None)
     if event.turn != run.turn or asked is None or not asked.id == event.question == id:
         raise stale(run, event, "no permission is asked for this call, or it was decided before")
-    guard = d.definition.guards.get(call.name, Guard())
+    guard = ctx.definition.guards.get(call.name, Guard())
     refusal = None
     if not event.allow:
         refusal = f"Denied by {event.by or 'the user'}." + (f" {event.reason}" if event.reason else "")
-    elif (why := gate(d.tree.ancestry(run.id), call.name, d.now)) is not None:
+    elif (why := gate(ctx.tree.ancestry(run.id), call.name, ctx.now)) is not None:
         refusal = f"Refused: {why}."
-    elif (ruling := _rule_now(run, d, call, guard)).verdict == "deny":
+    elif (ruling := _rule_now(run, ctx, call, guard)).verdict == "deny":
         refusal = f"Denied: {ruling.why}."
-    elif (lack := d.tree.ledger.lacks(run.id, ONE_CALL)) is not None:
-        run, refusal = beyond_budget(run, d, lack)
+    elif (lack := ctx.tree.ledger.lacks(run.id, ONE_CALL)) is not None:
+        run, refusal = beyond_budget(run, ctx, lack)
     if refusal is not None:
         result = Result(call_id=call.id, name=call.name, text=refusal, error=True, denied=True)
-        return close_call(run, d, calls, index, result)
-    subject = permits.subject_of(call, guard, d.order.cwd)
+        return close_call(run, ctx, calls, index, result)
+    subject = permits.subject_of(call, guard, ctx.order.cwd)
     if event.always and subject is not None:
-        root = d.spec.root if d.tree.is_live(d.spec.root) else run.id
+        root = ctx.spec.root if ctx.tree.is_live(ctx.spec.root) else run.id
         rule = permits.rule_for("allow", call.name, subject)
-        d.tell(root, Granted(grant=Grant(rule=rule, cwd=d.order.cwd)))
-    d.tree.ledger.settle(run.id, NOTHING, ONE_CALL)
-    start_tool(run, d, index, call)
+        ctx.tell(root, Granted(grant=Grant(rule=rule, cwd=ctx.order.cwd)))
+    ctx.tree.ledger.settle(run.id, NOTHING, ONE_CALL)
+    start_tool(run, ctx, index, call)
     bit = 1 << index
     questions = tuple(q for q in calls.questions if q.index != index)
     calls = replace(calls, tools=calls.tools | bit, asks=calls.asks & ~bit, questions=questions)
     run = replace(run, usage=run.usage.plus(Usage(calls=1)), last_tool=call.name)
-    return settle(run, d, calls)
+    return settle(run, ctx, calls)
 
 
-def _rule_now(run: Run, d: StepContext, call: Call, guard: Guard) -> permits.Ruling:
-    return permits.rule_on(d.tree.ancestry(run.id), call, guard, (), d.rules.mode, d.tree.cwds(run.id))
+def _rule_now(run: Run, ctx: StepContext, call: Call, guard: Guard) -> permits.Ruling:
+    return permits.rule_on(ctx.tree.ancestry(run.id), call, guard, (), ctx.rules.mode, ctx.tree.cwds(run.id))

@@ -25,25 +25,25 @@ def again(run: Run, event: Recovered) -> Run:
     return replace(run, restarts=run.restarts + 1, epoch=event.epoch, suspicion=suspicion, defect="")
 
 
-def stop_recovery(run: Run, event: Recovered, d: StepContext) -> Run | None:
+def stop_recovery(run: Run, event: Recovered, ctx: StepContext) -> Run | None:
     """Why a run is not taken up again after a restart: it asked not to be, it is too old, or it keeps killing us."""
-    rules, order = d.rules, d.order
+    rules, order = ctx.rules, ctx.order
     if order.on_restart == "fail":
-        return finish(run, d, "interrupted", "restart", error="the process died while the run was open")
-    if d.now - d.spec.created_at > rules.max_age_ms:
-        return finish(run, d, "interrupted", "too_old", error="the run was too old to be taken up again")
+        return finish(run, ctx, "interrupted", "restart", error="the process died while the run was open")
+    if ctx.now - ctx.spec.created_at > rules.max_age_ms:
+        return finish(run, ctx, "interrupted", "too_old", error="the run was too old to be taken up again")
     if run.restarts >= rules.max_restarts:
-        return finish(run, d, "interrupted", "restarts", error=f"the run was restarted {run.restarts} times")
+        return finish(run, ctx, "interrupted", "restarts", error=f"the run was restarted {run.restarts} times")
     if is_in_flight(run) and is_guilty(run, event, rules):
         n = run.suspicion.alone + 1 if run.suspicion is not None else 1
         error = f"the process died {n} times in a row as soon as this run was taken up, and not without it"
-        return finish(run, d, "interrupted", "quarantined", error=error)
+        return finish(run, ctx, "interrupted", "quarantined", error=error)
     return None
 
 
-def recover_calls(run: Run, calls: Calls, event: Recovered, d: StepContext) -> Run:
+def recover_calls(run: Run, calls: Calls, event: Recovered, ctx: StepContext) -> Run:
     """Tools that were under way are repeated, looked after, or reported as unknown: by their class, never by luck."""
-    stopped = stop_recovery(run, event, d)
+    stopped = stop_recovery(run, event, ctx)
     if stopped is not None:
         return stopped
     run = again(run, event)
@@ -53,15 +53,15 @@ def recover_calls(run: Run, calls: Calls, event: Recovered, d: StepContext) -> R
             continue
         if found.restart == "unsafe":
             result = Result(call_id=found.call.id, name=found.call.name, text=UNKNOWN, error=True)
-            run = d.append(run, result)
+            run = ctx.append(run, result)
             calls = replace(calls, open=calls.open & ~bit, tools=calls.tools & ~bit)
         else:
-            start_tool(run, d, found.index, found.call, again=True)
+            start_tool(run, ctx, found.index, found.call, again=True)
     for watch in calls.waits:
         if calls.woken >> watch.index & 1:
-            start_woken(run, d, watch, again=True)
-    run, calls = close_recovered(run, d, calls)
-    return settle(run, d, wake(run, d, calls))
+            start_woken(run, ctx, watch, again=True)
+    run, calls = close_recovered(run, ctx, calls)
+    return settle(run, ctx, wake(run, ctx, calls))
 
 
 def waiting_for_provider(tree: Tree) -> list[str]:
@@ -69,16 +69,18 @@ def waiting_for_provider(tree: Tree) -> list[str]:
     return [id for id, run in tree.runs.items() if isinstance(run.state, Thinking) and run.state.retry_at is not None]
 
 
-def out_of_time(run: Run, d: StepContext) -> Run | None:
-    if run.deadline is None or run.deadline > d.now:
+def out_of_time(run: Run, ctx: StepContext) -> Run | None:
+    if run.deadline is None or run.deadline > ctx.now:
         return None
-    return finish(run, d, "timed_out", "deadline", error="the deadline passed")
+    return finish(run, ctx, "timed_out", "deadline", error="the deadline passed")
 
 
-def waited_too_long(run: Run, d: StepContext) -> Run:
+def waited_too_long(run: Run, ctx: StepContext) -> Run:
     """Every wait has an end. (A timer that comes early, or late for an older wait, changes nothing.)"""
-    if run.wake_at is None or run.wake_at > d.now:
+    if run.wake_at is None or run.wake_at > ctx.now:
         return run
     if isinstance(run.state, Waiting) and run.state.calls is None and run.said:
-        return finish(run, d, "completed", "idle")
-    return finish(run, d, "timed_out", "waited_too_long", error="nothing came within the longest wait that is allowed")
+        return finish(run, ctx, "completed", "idle")
+    return finish(
+        run, ctx, "timed_out", "waited_too_long", error="nothing came within the longest wait that is allowed"
+    )

@@ -8,8 +8,8 @@ calls leads to the end, which `Stopping` delays until children have ended and a 
 final.
 
 *Seated* is a run that holds a slot in each of its lanes: `Thinking`, and `Working` but for one that gave its slots back
-while it waited for a permission. `desk.seated` is the moment between two acts of such a run: an idle `Thinking` that
-holds nothing. An event carries what fences it off from older ones: the attempt for model calls, turn and index for
+while it waited for a permission. `step_context.seated` is the moment between two acts of such a run: an idle `Thinking`
+that holds nothing. An event carries what fences it off from older ones: the attempt for model calls, turn and index for
 tools, a ticket for slots.
 
 Rules of this file: it decides and never acts; a check that can refuse stands before the first change; an event that a
@@ -78,78 +78,78 @@ from retinue.core.values import Artifact, Result
 from retinue.errors import Refused
 
 
-def step(run: Run, event: RunEvent, d: StepContext) -> Run:
+def step(run: Run, event: RunEvent, ctx: StepContext) -> Run:
     """One event through the machine."""
     if isinstance(event, Aborted):
-        return pay_for_broken_off(run, d, event)
+        return pay_for_broken_off(run, ctx, event)
     if isinstance(event, Recovered):
-        run = _pay_after_restart(run, event, d)
+        run = _pay_after_restart(run, event, ctx)
     match run.state:
         case Queued():
-            return queued(run, run.state, event, d)
+            return queued(run, run.state, event, ctx)
         case Thinking():
-            return _thinking(run, run.state, event, d)
+            return _thinking(run, run.state, event, ctx)
         case Short():
-            return short(run, run.state, event, d)
+            return short(run, run.state, event, ctx)
         case Working():
-            return _at_calls(run, run.state.calls, event, d)
+            return _at_calls(run, run.state.calls, event, ctx)
         case Asking():
-            return _at_calls(run, run.state.calls, event, d)
+            return _at_calls(run, run.state.calls, event, ctx)
         case Waiting():
             if run.state.calls is not None:
-                return _at_calls(run, run.state.calls, event, d)
-            return _idle(run, run.state, event, d)
+                return _at_calls(run, run.state.calls, event, ctx)
+            return _idle(run, run.state, event, ctx)
         case Stopping():
-            return _stopping(run, run.state, event, d)
+            return _stopping(run, run.state, event, ctx)
         case Ended():
             raise stale(run, event)
         case _:
             assert_never(run.state)
 
 
-def _pay_after_restart(run: Run, event: Recovered, d: StepContext) -> Run:
+def _pay_after_restart(run: Run, event: Recovered, ctx: StepContext) -> Run:
     """Nobody will say any more what calls have cost that were stopped before the process died."""
     for lost in run.broken_off:
         if lost.attempt in event.unsent:
-            d.tree.ledger.release(run.id, lost.hold)
+            ctx.tree.ledger.release(run.id, lost.hold)
         else:
-            run = book_estimate(run, d, lost.hold)
+            run = book_estimate(run, ctx, lost.hold)
     return replace(run, broken_off=()) if run.broken_off else run
 
 
-def _thinking(run: Run, state: Thinking, event: StateEvent, d: StepContext) -> Run:
+def _thinking(run: Run, state: Thinking, event: StateEvent, ctx: StepContext) -> Run:
     match event:
         case Replied():
             if event.attempt != state.attempt or state.retry_at is not None:
                 raise stale(run, event, f"attempt {event.attempt} is not the current one")
-            return take_reply(run if event.work is None else replace(run, work=event.work), state, event, d)
+            return take_reply(run if event.work is None else replace(run, work=event.work), state, event, ctx)
         case ModelFailed():
             if event.attempt != state.attempt or state.retry_at is not None:
                 raise stale(run, event, f"attempt {event.attempt} is not the current one")
-            return take_failure(run, state, event, d)
+            return take_failure(run, state, event, ctx)
         case ChildEnded():
-            return news(run, event, d)
+            return news(run, event, ctx)
         case Posted():
-            run = post(run, event.mail, d)
+            run = post(run, event.mail, ctx)
             if not event.mail.steer or state.purpose not in ("turn", "compact"):
                 return run
-            return next_turn(abandon(run, state, d), d)
+            return next_turn(abandon(run, state, ctx), ctx)
         case CancelAsked():
-            return cancel(run, event, d)
+            return cancel(run, event, ctx)
         case Narrowed() | Granted() | Cleared() | Prolonged():
-            return note(run, event, d)
+            return note(run, event, ctx)
         case Woke():
-            ended = out_of_time(run, d)
+            ended = out_of_time(run, ctx)
             if ended is not None:
                 return ended
             if state.retry_at is not None and event.early:
                 fresh = replace(state, tries=0, waits_for="", waits_kind="", patient_until=None)
-                return try_again(run, d, fresh)
-            if state.retry_at is not None and state.retry_at <= d.now:
-                return try_again(run, d, state)
-            return run if state.retry_at is not None else waited_too_long(run, d)
+                return try_again(run, ctx, fresh)
+            if state.retry_at is not None and state.retry_at <= ctx.now:
+                return try_again(run, ctx, state)
+            return run if state.retry_at is not None else waited_too_long(run, ctx)
         case Recovered():
-            return _recover_thinking(run, state, event, d)
+            return _recover_thinking(run, state, event, ctx)
         case (
             Enlisted()
             | Admitted()
@@ -168,26 +168,26 @@ def _thinking(run: Run, state: Thinking, event: StateEvent, d: StepContext) -> R
             assert_never(event)
 
 
-def _recover_thinking(run: Run, state: Thinking, event: Recovered, d: StepContext) -> Run:
+def _recover_thinking(run: Run, state: Thinking, event: Recovered, ctx: StepContext) -> Run:
     if event.attempt != state.attempt:
         return again(run, event)
     if state.retry_at is not None:
         # A new process may have been given another key.
-        stopped, is_refused = stop_recovery(run, event, d), account_refusal(run) == "auth"
-        return stopped or (try_again(again(run, event), d, state) if is_refused else again(run, event))
-    stopped = stop_recovery(run, event, d)
+        stopped, is_refused = stop_recovery(run, event, ctx), account_refusal(run) == "auth"
+        return stopped or (try_again(again(run, event), ctx, state) if is_refused else again(run, event))
+    stopped = stop_recovery(run, event, ctx)
     if stopped is not None:
         return stopped
     run = again(run, event)
     if state.attempt in event.unsent:
-        d.tree.ledger.release(run.id, state.hold)
+        ctx.tree.ledger.release(run.id, state.hold)
     else:
         # The lost attempt may have been paid for: its bound is booked, and the new one is held beside it.
-        run = book_estimate(run, d, state.hold)
-    return think(seated(run, d.now), d, state.purpose)
+        run = book_estimate(run, ctx, state.hold)
+    return think(seated(run, ctx.now), ctx, state.purpose)
 
 
-def _at_calls(run: Run, calls: Calls, event: StateEvent, d: StepContext) -> Run:
+def _at_calls(run: Run, calls: Calls, event: StateEvent, ctx: StepContext) -> Run:
     """Working, Waiting for children, or Asking."""
     busy = calls.tools | calls.woken
     match event:
@@ -198,46 +198,46 @@ def _at_calls(run: Run, calls: Calls, event: StateEvent, d: StepContext) -> Run:
             result = Result(
                 call_id=event.call_id, name=event.name, text=event.text, error=event.error, images=event.images
             )
-            return close_call(run, d, calls, event.index, result)
+            return close_call(run, ctx, calls, event.index, result)
         case Ordered():
             _must_be(run, event, busy, event.turn, event.index)
-            return _take_orders(run, calls, event, d)
+            return _take_orders(run, calls, event, ctx)
         case Submitted():
             _must_be(run, event, busy, event.turn, event.index)
-            return _take_submission(run, event, d)
+            return _take_submission(run, event, ctx)
         case Asked():
             _must_be(run, event, busy, event.turn, event.index)
-            return asking.ask(run, calls, event, d)
+            return asking.ask(run, calls, event, ctx)
         case Answered():
             _must_be(run, event, calls.asks, event.turn, event.index)
-            return asking.answer(run, calls, event, d)
+            return asking.answer(run, calls, event, ctx)
         case Decided():
-            return asking.decide(run, calls, event, d)
+            return asking.decide(run, calls, event, ctx)
         case Composed():
             if len({index for index, _, _, _ in event.calls}) != len(event.calls):
                 raise stale(run, event, "it answers one call twice")
             for index, _, _, _ in event.calls:
-                composing = d.tree.is_composing(run.id, index)
+                composing = ctx.tree.is_composing(run.id, index)
                 _must_be(run, event, calls.open if composing else 0, event.turn, index)
-            return close_composed(run, d, calls, event)
+            return close_composed(run, ctx, calls, event)
         case ChildEnded():
-            return stir(child_at_calls(run, calls, event, d), d)
+            return stir(child_at_calls(run, calls, event, ctx), ctx)
         case Posted():
-            answered = asking.hear_parent(run, calls, event.mail, d)
+            answered = asking.hear_parent(run, calls, event.mail, ctx)
             if answered is not None:
                 return answered
-            run = post(run, event.mail, d)
-            return detach(run, d, calls) if event.mail.steer else run
+            run = post(run, event.mail, ctx)
+            return detach(run, ctx, calls) if event.mail.steer else run
         case CancelAsked():
-            return cancel(run, event, d)
+            return cancel(run, event, ctx)
         case Narrowed() | Granted() | Cleared() | Prolonged():
-            return note(run, event, d)
+            return note(run, event, ctx)
         case Woke():
-            ended = out_of_time(run, d)
-            stirred = run if ended is not None else stir(run, d)
-            return ended or (waited_too_long(run, d) if stirred is run else stirred)
+            ended = out_of_time(run, ctx)
+            stirred = run if ended is not None else stir(run, ctx)
+            return ended or (waited_too_long(run, ctx) if stirred is run else stirred)
         case Recovered():
-            return recover_calls(run, calls, event, d)
+            return recover_calls(run, calls, event, ctx)
         case Enlisted() | Admitted() | Afforded() | Replied() | ModelFailed():
             raise stale(run, event)
         case _:
@@ -249,34 +249,34 @@ def _must_be(run: Run, event: RunEvent, bits: int, turn: int, index: int) -> Non
         raise stale(run, event, f"call {index} of turn {turn} is not open for it")
 
 
-def _take_orders(run: Run, calls: Calls, event: Ordered, d: StepContext) -> Run:
+def _take_orders(run: Run, calls: Calls, event: Ordered, ctx: StepContext) -> Run:
     orders = event.orders
     try:
-        planned = spawn.plan(run, d, event)
-        spawn.check_words(run, d, orders.sends, orders.cancels)
+        planned = spawn.plan(run, ctx, event)
+        spawn.check_words(run, ctx, orders.sends, orders.cancels)
     except Refused as refusal:
         text = orders.refusals.get(refusal.limit) or orders.refusals.get("") or "Refused ({limit}): {why}"
         quoted = json.dumps(str(refusal), ensure_ascii=False)[1:-1]
         text = fill(text, {"limit": refusal.limit, "why": str(refusal), "json": quoted})
         return close_call(
-            run, d, calls, event.index, Result(call_id=event.call_id, name=event.name, text=text, error=True)
+            run, ctx, calls, event.index, Result(call_id=event.call_id, name=event.name, text=text, error=True)
         )
-    spawn.speak(run, d, event)
+    spawn.speak(run, ctx, event)
     calls = replace(calls, pause=calls.pause or orders.pause)
     if planned:
-        run = spawn.hire(run, d, event, planned)
+        run = spawn.hire(run, ctx, event, planned)
         if planned[0][0].order.join != "none":
-            return settle(replace(run, suspicion=None), d, let_rest(calls, event.index))
+            return settle(replace(run, suspicion=None), ctx, let_rest(calls, event.index))
     if orders.wait is not None:
-        return keep_waiting(run, d, calls, event, orders.wait)
+        return keep_waiting(run, ctx, calls, event, orders.wait)
     ids = ", ".join(spec.id for spec, _ in planned)
     text = orders.answer if orders.answer is not None else f"Started: {ids}" if ids else "Done."
-    return close_call(run, d, calls, event.index, Result(call_id=event.call_id, name=event.name, text=text))
+    return close_call(run, ctx, calls, event.index, Result(call_id=event.call_id, name=event.name, text=text))
 
 
-def _take_submission(run: Run, event: Submitted, d: StepContext) -> Run:
+def _take_submission(run: Run, event: Submitted, ctx: StepContext) -> Run:
     """The run is over by its own word; its history still gets the result that the call asks for."""
-    run = d.append(run, Result(call_id=event.call_id, name=event.name, text="Recorded."))
+    run = ctx.append(run, Result(call_id=event.call_id, name=event.name, text="Recorded."))
     run = replace(run, work=event.work or run.work)
     if event.spilled is not None:
         sha, n = event.spilled
@@ -284,31 +284,31 @@ def _take_submission(run: Run, event: Submitted, d: StepContext) -> Run:
     else:
         run = replace(run, spilled=())
     if event.ok:
-        return finish(run, d, "completed", "submitted", text=event.text, data=event.data)
-    return finish(run, d, "failed", "sub_agent_error", error=event.text)
+        return finish(run, ctx, "completed", "submitted", text=event.text, data=event.data)
+    return finish(run, ctx, "failed", "sub_agent_error", error=event.text)
 
 
-def _idle(run: Run, state: Waiting, event: StateEvent, d: StepContext) -> Run:
+def _idle(run: Run, state: Waiting, event: StateEvent, ctx: StepContext) -> Run:
     """Waiting for mail: a host, a paused turn, or a run that stays for its children."""
     match event:
         case Posted():
-            return resume(post(run, event.mail, d), d)
+            return resume(post(run, event.mail, ctx), ctx)
         case ChildEnded():
-            run = news(run, event, d)
-            silent = not d.tree.has_mail(run.id) and (d.order.host or d.has_children(run))
-            return run if silent or (state.all and d.stays(run)) else resume(run, d)
+            run = news(run, event, ctx)
+            silent = not ctx.tree.has_mail(run.id) and (ctx.order.host or ctx.has_children(run))
+            return run if silent or (state.all and ctx.stays(run)) else resume(run, ctx)
         case CancelAsked():
-            return cancel(run, event, d)
+            return cancel(run, event, ctx)
         case Narrowed() | Granted() | Cleared() | Prolonged():
-            return note(run, event, d)
+            return note(run, event, ctx)
         case Woke():
-            return out_of_time(run, d) or waited_too_long(run, d)
+            return out_of_time(run, ctx) or waited_too_long(run, ctx)
         case Recovered():
-            stopped = stop_recovery(run, event, d)
+            stopped = stop_recovery(run, event, ctx)
             if stopped is not None:
                 return stopped
-            found, is_silent = again(run, event), not d.tree.has_mail(run.id) or (state.all and d.stays(run))
-            return found if is_silent else resume(found, d)
+            found, is_silent = again(run, event), not ctx.tree.has_mail(run.id) or (state.all and ctx.stays(run))
+            return found if is_silent else resume(found, ctx)
         case (
             Enlisted()
             | Admitted()
@@ -328,21 +328,21 @@ def _idle(run: Run, state: Waiting, event: StateEvent, d: StepContext) -> Run:
             assert_never(event)
 
 
-def _stopping(run: Run, state: Stopping, event: StateEvent, d: StepContext) -> Run:
+def _stopping(run: Run, state: Stopping, event: StateEvent, ctx: StepContext) -> Run:
     match event:
         case ChildEnded():
-            run = news(run, event, d)
-            is_held = run.broken_off or d.holds_back(run, all=state.all)
-            return run if is_held else conclude(run, d, state.ending)
+            run = news(run, event, ctx)
+            is_held = run.broken_off or ctx.holds_back(run, all=state.all)
+            return run if is_held else conclude(run, ctx, state.ending)
         case Posted():
-            return post(run, event.mail, d)
+            return post(run, event.mail, ctx)
         case CancelAsked() | Narrowed() | Granted() | Woke() | Cleared() | Prolonged():
             return run
         case Recovered():
-            if not d.holds_back(run, all=state.all):
-                return conclude(run, d, state.ending)
-            for child in d.children(run) if state.all else d.bound(run):
-                d.tell(child, take_along(run, state.ending))
+            if not ctx.holds_back(run, all=state.all):
+                return conclude(run, ctx, state.ending)
+            for child in ctx.children(run) if state.all else ctx.bound(run):
+                ctx.tell(child, take_along(run, state.ending))
             return run
         case (
             Enlisted()

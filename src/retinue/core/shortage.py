@@ -9,10 +9,10 @@ from retinue.core.values import NANOS_PER_USD
 from retinue.formats.money import money
 
 
-def shortage(run: Run, d: StepContext, prompt: int, lack: str) -> str:
+def shortage(run: Run, ctx: StepContext, prompt: int, lack: str) -> str:
     """How much one turn needs, with a prompt of so many tokens, and how much of it there is."""
-    i, model = DIMENSIONS.index(lack), d.model
-    account, left = d.tree.ledger.least(run.id, i)
+    i, model = DIMENSIONS.index(lack), ctx.model
+    account, left = ctx.tree.ledger.least(run.id, i)
     whose = "the budget" if account == run.id else "the budget of those above it"
     if lack == "calls":
         return f"more tool calls are wanted; {whose} has {left} left"

@@ -30,67 +30,67 @@ UNPRICED = (
 )
 
 
-def plan(run: Run, d: StepContext, event: Ordered) -> list[tuple[Spec, Limit]]:
+def plan(run: Run, ctx: StepContext, event: Ordered) -> list[tuple[Spec, Limit]]:
     """The children of one order, or `Refused` naming the limit. Changes nothing."""
     orders = event.orders.spawns
     if not orders:
         return []
-    _check_limits(run, d, orders, waits=event.orders.wait is not None)
-    grants = _grants(run, d, orders)
+    _check_limits(run, ctx, orders, waits=event.orders.wait is not None)
+    grants = _grants(run, ctx, orders)
     out = []
     for item, (order, grant) in enumerate(zip(orders, grants, strict=True)):
         slot = Slot(turn=run.turn, index=event.index, item=item, call_id=event.call_id, tool=event.name)
-        spec = _child_spec(run, d, order, slot, event)
-        if not d.shared.models[spec.model].priced and _is_limited_in_dollars(run, d, order):
+        spec = _child_spec(run, ctx, order, slot, event)
+        if not ctx.shared.models[spec.model].priced and _is_limited_in_dollars(run, ctx, order):
             raise Refused("price", UNPRICED.format(model=spec.model))
         out.append((spec, grant))
     return out
 
 
-def _is_limited_in_dollars(run: Run, d: StepContext, order: Order) -> bool:
+def _is_limited_in_dollars(run: Run, ctx: StepContext, order: Order) -> bool:
     """Whether the child or somebody above it has a limit that would not bind it on a model without a price."""
-    return order.budget.usd is not None or any(a.limit[1] is not None for a in d.tree.ledger.chain(run.id))
+    return order.budget.usd is not None or any(a.limit[1] is not None for a in ctx.tree.ledger.chain(run.id))
 
 
-def _check_limits(run: Run, d: StepContext, orders: tuple[Order, ...], *, waits: bool) -> None:
-    held, first = d.tree.held(run.id), orders[0]
+def _check_limits(run: Run, ctx: StepContext, orders: tuple[Order, ...], *, waits: bool) -> None:
+    held, first = ctx.tree.held(run.id), orders[0]
     if not held.spawn or (held.depth is not None and held.depth <= 0):
-        raise Refused("depth", f"runs at depth {d.spec.depth} may not spawn")
+        raise Refused("depth", f"runs at depth {ctx.spec.depth} may not spawn")
     if len(orders) > 1 and any(_joined_like(o) != _joined_like(first) for o in orders):
         raise Refused("mixed", "the children of one call must be joined and reported in one way")
     if waits and first.join != "none":
         raise Refused("mixed", "a call waits for children in one way: either it joins them, or it has a wait")
-    if run.breaker is not None and run.breaker.until > d.now:
+    if run.breaker is not None and run.breaker.until > ctx.now:
         b = run.breaker
-        wait = (b.until - d.now + 999) // 1000
+        wait = (b.until - ctx.now + 999) // 1000
         raise Refused("breaker", f"{b.count} children in a row failed alike ({b.signature}); try again in {wait} s")
-    live = d.tree.n_live(run.id)
+    live = ctx.tree.n_live(run.id)
     for limits in (first.limits,) if len(orders) == 1 else dict.fromkeys([o.limits for o in orders]):
-        _check_numbers(run, d, limits, len(orders), live)
-    _check_numbers(run, d, d.rules.limits, len(orders), live)
+        _check_numbers(run, ctx, limits, len(orders), live)
+    _check_numbers(run, ctx, ctx.rules.limits, len(orders), live)
     if held.fanout is not None and live + len(orders) > held.fanout:
         raise Refused("children", f"{live} children are live and {len(orders)} more were asked for (max {held.fanout})")
-    _check_lanes(d, orders)
-    _check_groups(run, d, orders)
+    _check_lanes(ctx, orders)
+    _check_groups(run, ctx, orders)
 
 
 def _joined_like(order: Order) -> tuple[str, bool, str, str]:
     return (order.join, order.compose, order.results, order.aggregate)
 
 
-def _check_lanes(d: StepContext, orders: tuple[Order, ...]) -> None:
+def _check_lanes(ctx: StepContext, orders: tuple[Order, ...]) -> None:
     wanted: dict[str, int] = {}
     for order in orders:
         for lane in order.lanes:
             wanted[lane.name] = wanted.get(lane.name, 0) + 1
-            if lane.on_full == "refuse" and wanted[lane.name] > d.tree.lanes.room(lane):
+            if lane.on_full == "refuse" and wanted[lane.name] > ctx.tree.lanes.room(lane):
                 raise Refused("running", f"lane {lane.name!r} is full ({lane.size} running)")
 
 
-def _check_numbers(run: Run, d: StepContext, limits: Limits, n: int, live: int) -> None:
-    if limits.depth is not None and d.spec.depth >= limits.depth:
-        raise Refused("depth", f"the depth limit is reached (current depth: {d.spec.depth}, max: {limits.depth})")
-    below = len(d.tree.runs) - (d.tree.root in d.tree.runs)
+def _check_numbers(run: Run, ctx: StepContext, limits: Limits, n: int, live: int) -> None:
+    if limits.depth is not None and ctx.spec.depth >= limits.depth:
+        raise Refused("depth", f"the depth limit is reached (current depth: {ctx.spec.depth}, max: {limits.depth})")
+    below = len(ctx.tree.runs) - (ctx.tree.root in ctx.tree.runs)
     if limits.tree is not None and below + n > limits.tree:
         raise Refused("running", f"{below} runs of this tree are live and {n} more asked for (max {limits.tree})")
     if limits.per_call is not None and n > limits.per_call:
@@ -101,23 +101,23 @@ def _check_numbers(run: Run, d: StepContext, limits: Limits, n: int, live: int) 
         raise Refused("total", f"{run.n_children} children were started and {n} more asked for (max {limits.total})")
 
 
-def _check_groups(run: Run, d: StepContext, orders: tuple[Order, ...]) -> None:
+def _check_groups(run: Run, ctx: StepContext, orders: tuple[Order, ...]) -> None:
     known: dict[str, set[str]] = {}
     for order in orders:
         if order.limits.groups is None or not order.group:
             continue
-        groups = known.setdefault(order.group_kind, set(d.tree.groups.get((run.id, order.group_kind), ())))
+        groups = known.setdefault(order.group_kind, set(ctx.tree.groups.get((run.id, order.group_kind), ())))
         if order.group not in groups and len(groups) >= order.limits.groups:
             raise Refused("groups", f"too many groups are running: {len(groups)} (max {order.limits.groups})")
         groups.add(order.group)
 
 
-def _grants(run: Run, d: StepContext, orders: tuple[Order, ...]) -> list[Limit]:
+def _grants(run: Run, ctx: StepContext, orders: tuple[Order, ...]) -> list[Limit]:
     """What each child gets of its own. Amounts without a limit are drawn from the parent's account when spent."""
     asked = [limits_of(o.budget) for o in orders]
     policy_name = orders[0].share
     if policy_name and policy_name != DRAWN:
-        a, b, c, e = (d.tree.ledger.free(run.id, i) for i in range(4))
+        a, b, c, e = (ctx.tree.ledger.free(run.id, i) for i in range(4))
         try:
             parts = shares((a, b, c, e), policy_name, [o.weight or len(o.task) or 1 for o in orders])
         except ValueError as error:
@@ -127,10 +127,10 @@ def _grants(run: Run, d: StepContext, orders: tuple[Order, ...]) -> list[Limit]:
     if not granted:
         return asked
     total = [sum(a[i] or 0 for a in granted) for i in range(4)]
-    lack = d.tree.ledger.lacks(run.id, (total[0], total[1], total[2], total[3]))
+    lack = ctx.tree.ledger.lacks(run.id, (total[0], total[1], total[2], total[3]))
     if lack is not None:
         i = DIMENSIONS.index(lack)
-        wanted, there = (_amount(n, lack) for n in (total[i], d.tree.ledger.free(run.id, i) or 0))
+        wanted, there = (_amount(n, lack) for n in (total[i], ctx.tree.ledger.free(run.id, i) or 0))
         raise Refused("budget", f"{wanted} were asked for, and {there} of the parent's budget are free")
     return asked
 
@@ -144,10 +144,10 @@ def _least(a: Limit, b: Limit) -> Limit:
     return (w, x, y, z)
 
 
-def _child_spec(run: Run, d: StepContext, order: Order, slot: Slot, event: Ordered) -> Spec:
-    shared, parent = d.shared, d.spec
-    at, place = event.asked_at or d.now, event.place or parent.order.cwd
-    held = d.tree.held(run.id)
+def _child_spec(run: Run, ctx: StepContext, order: Order, slot: Slot, event: Ordered) -> Spec:
+    shared, parent = ctx.shared, ctx.spec
+    at, place = event.asked_at or ctx.now, event.place or parent.order.cwd
+    held = ctx.tree.held(run.id)
     definition = shared.definitions.get(order.agent)
     if definition is None or (held.agents is not None and order.agent not in held.agents):
         known = ", ".join(held.agents if held.agents is not None else sorted(shared.definitions)) or "none"
@@ -171,10 +171,10 @@ def _child_spec(run: Run, d: StepContext, order: Order, slot: Slot, event: Order
         parent=parent.id,
         depth=parent.depth + 1,
         path=f"{parent.path}/{slot.turn}.{slot.index}.{slot.item}",
-        created_at=d.now,
+        created_at=ctx.now,
         slot=slot,
         conversation=id,
-        base=_base(run, d, order),
+        base=_base(run, ctx, order),
         resumes=order.context.run,
         capabilities=capabilities,
         model=model,
@@ -234,13 +234,13 @@ def grant_tools(order: Order, definition: Definition, held: Capabilities) -> Cap
     return given
 
 
-def _base(run: Run, d: StepContext, order: Order) -> Base | None:
+def _base(run: Run, ctx: StepContext, order: Order) -> Base | None:
     """The parent's messages up to its last complete turn: a prefix that every provider takes."""
     if order.context.kind not in ("fork", "last"):
         return order.context.base
     length = fork_point(run)
     start = run.start if order.context.kind == "fork" else max(run.start, length - 2 * order.context.n)
-    return Base(conversation=d.spec.conversation, length=length, start=start)
+    return Base(conversation=ctx.spec.conversation, length=length, start=start)
 
 
 def fork_point(run: Run) -> int:
@@ -288,19 +288,19 @@ def enlist(tree: Tree, spec: Spec, grant: Limit, now: int, context: int = 0, dea
     return run
 
 
-def hire(run: Run, d: StepContext, event: Ordered, planned: list[tuple[Spec, Limit]]) -> Run:
+def hire(run: Run, ctx: StepContext, event: Ordered, planned: list[tuple[Spec, Limit]]) -> Run:
     """Take the planned children on. Joined ones are counted from here."""
-    tree = d.tree
+    tree = ctx.tree
     first = planned[0][0].order
     fan = fan_of(first, event.call_id, event.name)
     for spec, grant in planned:
-        spec = tagged(spec, run, d)
+        spec = tagged(spec, run, ctx)
         if spec.order.share != DRAWN and grant is not UNLIMITED:
             hold = tuple(g or 0 for g in grant)
             tree.ledger.hold(run.id, (hold[0], hold[1], hold[2], hold[3]) if any(hold) else NOTHING)
         known = spec.order.context.tokens if spec.order.context.kind == "run" else run.context + run.fresh
         context = known if spec.base is not None else 0
-        enlist(tree, spec, grant, d.now, context, run.deadline)
+        enlist(tree, spec, grant, ctx.now, context, run.deadline)
         fan.pending[spec.id] = None
     if first.join != "none":
         fan_in = tree.fans.setdefault(run.id, FanIn())
@@ -309,20 +309,20 @@ def hire(run: Run, d: StepContext, event: Ordered, planned: list[tuple[Spec, Lim
     return replace(run, n_children=run.n_children + len(planned))
 
 
-def check_words(run: Run, d: StepContext, sends: tuple[Send, ...], cancels: tuple[str, ...]) -> None:
+def check_words(run: Run, ctx: StepContext, sends: tuple[Send, ...], cancels: tuple[str, ...]) -> None:
     """Messages go to the parent, to own children and to peers that were permitted; cancels go to own children."""
     written: dict[str, int] = {}
     for send in sends:
-        if send.to not in d.tree.specs and (d.spec.resumes or send.to in (d.tree.held(run.id).comms or ())):
+        if send.to not in ctx.tree.specs and (ctx.spec.resumes or send.to in (ctx.tree.held(run.id).comms or ())):
             continue  # a run of another tree: whether it can be reached is seen when the message gets there
-        why = cannot_write(d.tree, run.id, send.to, written.get(send.to, 0))
+        why = cannot_write(ctx.tree, run.id, send.to, written.get(send.to, 0))
         if why is not None:
             raise Refused("comms", why)
         written[send.to] = written.get(send.to, 0) + 1
     for id in cancels:
-        if d.spec.resumes and id not in d.tree.specs:
+        if ctx.spec.resumes and id not in ctx.tree.specs:
             continue
-        child = d.tree.runs.get(id) if id in d.tree.children.get(run.id, ()) else None
+        child = ctx.tree.runs.get(id) if id in ctx.tree.children.get(run.id, ()) else None
         if child is None or isinstance(child.state, Stopping):
             raise Refused("cancel", f"{id!r} is not a live child of this run")
 
@@ -347,20 +347,20 @@ def cannot_write(tree: Tree, sender: str, to: str, more: int = 0) -> str | None:
     return None
 
 
-def speak(run: Run, d: StepContext, event: Ordered) -> None:
+def speak(run: Run, ctx: StepContext, event: Ordered) -> None:
     """Messages and cancels go out, and what the channel is to be told."""
     sends, cancels = event.orders.sends, event.orders.cancels
     for n, text in enumerate(event.orders.posts):
-        d.say(text, run.turn, event.index, "post", n)
+        ctx.say(text, run.turn, event.index, "post", n)
     for send in sends:
         mail = Mail(seq=0, text=send.text, sender=run.id, steer=send.steer)
-        if send.to in d.tree.specs:
-            d.tell(send.to, Posted(mail=mail))
+        if send.to in ctx.tree.specs:
+            ctx.tell(send.to, Posted(mail=mail))
         else:
-            d.tree.letters.append((send.to, Posted(mail=mail), run.id))
+            ctx.tree.letters.append((send.to, Posted(mail=mail), run.id))
     for id in cancels:
         end = CancelAsked(by=run.id, reason="cancelled by its parent", who="parent")
-        if id in d.tree.specs:
-            d.tell(id, end)
+        if id in ctx.tree.specs:
+            ctx.tell(id, end)
         else:
-            d.tree.letters.append((id, end, run.id))
+            ctx.tree.letters.append((id, end, run.id))
