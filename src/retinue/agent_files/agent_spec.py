@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 from typing import Any, Literal
 
 import msgspec
 
 from retinue.core.values import Budget, Value
+from retinue.formats.suggestion import nearest
 
 Severity = Literal["error", "warning", "note"]
 Scope = Literal["command", "project", "user", "built-in"]
@@ -123,8 +123,7 @@ def tokens_in(text: str) -> int:
     return -(-len(text.encode("utf-8", "replace")) // BYTES_PER_TOKEN)
 
 
-def did_you_mean(word: str, known: Iterable[str]) -> str:
+def hint_at(word: str, known: Iterable[str]) -> str:
     """A hint for a word that is not known, or nothing."""
-    by_low = {k.lower(): k for k in known}
-    near = difflib.get_close_matches(word.lower()[:80], by_low, n=1, cutoff=0.7)
-    return f"did you mean {by_low[near[0]]!r}?" if near else ""
+    name = nearest(word, known, cutoff=0.7)
+    return f"did you mean {name!r}?" if name else ""

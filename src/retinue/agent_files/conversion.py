@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from retinue.agent import Agent
-from retinue.agent_files.agent_spec import AgentSpec, FileComplaint, FoundAgents, did_you_mean
+from retinue.agent_files.agent_spec import AgentSpec, FileComplaint, FoundAgents, hint_at
 from retinue.agent_files.agents_md import AgentsMdFile, compose_instructions
 from retinue.agent_files.permission_rules import permit_rules, spawnable
 from retinue.agent_files.skills import Skill, SkillTool, skills_prompt
@@ -46,7 +46,7 @@ def to_agents(
     may start others even if its file says nothing about it. `tools` are further tools of the program by name.
     """
     if lead and lead not in library.agents:
-        hint = did_you_mean(lead, library.agents)
+        hint = hint_at(lead, library.agents)
         raise ConfigError(f"there is no agent {lead!r}; {hint or 'there is: ' + (', '.join(library.agents) or 'none')}")
     specs = {name: spec for name, spec in library.agents.items() if not spec.disabled}
     made = _Maker(specs, default_model, families, lead, models, inherit, tools or {}, skills or {}, files)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any
 
-from retinue.agent_files.agent_spec import PermissionMode, Severity, did_you_mean
+from retinue.agent_files.agent_spec import PermissionMode, Severity, hint_at
 from retinue.agent_files.frontmatter import AgentDocument, Hint, kind_of
 from retinue.agent_files.tool_aliases import split_names
 from retinue.core.values import Budget
@@ -156,7 +156,7 @@ class Fields:
         by_low = {a.lower(): a for a in allowed}
         if not word or word.lower() in by_low:
             return by_low.get(word.lower(), "")
-        hint = did_you_mean(word, by_low.values())
+        hint = hint_at(word, by_low.values())
         self.complain(key, f"{key} is {word[:60]!r}, which is none of {', '.join(by_low.values())}", "warning", hint)
         return ""
 
@@ -189,7 +189,7 @@ class Fields:
             out["on_limit"] = on_limit
         known = (*BUDGET, "on_limit")
         for name in inner.rest(known, quiet=()):
-            self.complain(key, f"{key} knows no {name[:80]!r}", "error", partial(did_you_mean, name, known))
+            self.complain(key, f"{key} knows no {name[:80]!r}", "error", partial(hint_at, name, known))
         if len(self.document.complaints) > before or (not data and self.data.get(key) is not None):
             self.complain(key, f"{key} could not be read whole; the agent is not used without its limits", "error")
         return Budget(**out)
@@ -218,7 +218,7 @@ class Fields:
                 continue
             out[key] = value
             if key not in silent:
-                hint = partial(did_you_mean, key, (*known, *silent))
+                hint = partial(hint_at, key, (*known, *silent))
                 self.complain(key, f"the key {key[:80]!r} is not known; it was kept and has no effect", "warning", hint)
         return out
 

@@ -15,6 +15,7 @@ from typing import Any
 
 from retinue.agent_files.agent_spec import FileComplaint, Severity
 from retinue.core.arguments import BadArguments, parse
+from retinue.formats.json_comments import without_comments
 from retinue.formats.safe_text import clean
 
 MAX_BYTES = 1 << 20
@@ -374,17 +375,6 @@ def _json_lines(text: str, data: dict[str, Any]) -> Lines:
             if isinstance(inner, dict) and len(path) < 3:
                 todo.append(((*path, key), inner))
     return out
-
-
-# A string that does not end matches too: each piece is looked at once, so that no text takes long.
-_PIECE = re.compile(r'("(?:[^"\\]|\\.)*"?)|(//[^\n]*|/\*.*?(?:\*/|\Z))|[^"/]+|/', re.DOTALL)
-_COMMA = re.compile(r'("(?:[^"\\]|\\.)*"?)|,(?=\s{0,200}[}\]])', re.DOTALL)
-
-
-def without_comments(text: str) -> str:
-    """The same text without comments and trailing commas, its lines and strings as they were."""
-    bare = _PIECE.sub(lambda m: "\n" * m[0].count("\n") if m[2] else m[0], text)
-    return _COMMA.sub(lambda m: m[1] or "", bare)
 
 
 def kind_of(value: Any) -> str:

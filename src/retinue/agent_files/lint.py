@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from fnmatch import fnmatchcase
 
-from retinue.agent_files.agent_spec import AgentSpec, FileComplaint, FoundAgents, Severity, did_you_mean
+from retinue.agent_files.agent_spec import AgentSpec, FileComplaint, FoundAgents, Severity, hint_at
 from retinue.agent_files.conversion import not_expressed
 from retinue.agent_files.skills import Skills
 
@@ -48,7 +48,7 @@ def _in_company(spec: AgentSpec, library: FoundAgents) -> Iterator[FileComplaint
             continue
         broken = any(b.name == name for b in library.broken)
         why = "is broken" if broken else "is not there"
-        yield _said(spec, f"it may start {name!r}, which {why}", "warning", did_you_mean(name, library.agents))
+        yield _said(spec, f"it may start {name!r}, which {why}", "warning", hint_at(name, library.agents))
     if not spec.instructions.strip() and not spec.disabled:
         yield _said(spec, f"{spec.name} has no instructions", "warning")
     if len(spec.description) > LONG_DESCRIPTION:
@@ -61,7 +61,7 @@ def _of_skills(spec: AgentSpec, skills: Skills | None) -> Iterator[FileComplaint
     for name in spec.skills if skills is not None else ():
         assert skills is not None
         if name not in skills.skills:
-            yield _said(spec, f"there is no skill {name!r}", "warning", did_you_mean(name, skills.skills))
+            yield _said(spec, f"there is no skill {name!r}", "warning", hint_at(name, skills.skills))
 
 
 def _of_servers(spec: AgentSpec, servers: Iterable[str] | None) -> Iterator[FileComplaint]:
@@ -71,4 +71,4 @@ def _of_servers(spec: AgentSpec, servers: Iterable[str] | None) -> Iterator[File
     wanted = {*(name for name, value in spec.mcp_servers.items() if not value)}
     wanted |= {tool.split("__")[1] for tool in spec.tools or () if tool.startswith("mcp__") and tool != "mcp__*"}
     for name in sorted(wanted - known):
-        yield _said(spec, f"there is no MCP server {name!r}", "warning", did_you_mean(name, known))
+        yield _said(spec, f"there is no MCP server {name!r}", "warning", hint_at(name, known))

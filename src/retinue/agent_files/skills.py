@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 from msgspec import field
 
-from retinue.agent_files.agent_spec import FileComplaint, Scope, did_you_mean, tokens_in
+from retinue.agent_files.agent_spec import FileComplaint, Scope, hint_at, tokens_in
 from retinue.agent_files.discovery import folders_between, project_root_of
 from retinue.agent_files.fields import Fields
 from retinue.agent_files.frontmatter import AgentDocument, read_markdown
@@ -275,7 +275,7 @@ class SkillTool(Builtin[SkillArgs]):
     async def call(self, caller: Caller, args: SkillArgs) -> Returned:
         skill = self.skills.get(args.name)
         if skill is None:
-            hint = did_you_mean(args.name, self.skills)
+            hint = hint_at(args.name, self.skills)
             known = ", ".join(self.skills) or "none"
             said = f"There is no skill {args.name[:80]!r}; {hint + ' ' if hint else ''}there is: {known}."
             return Answer(text=said, error=True)

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from msgspec.structs import replace
 
-from retinue.agent_files.agent_spec import AgentSpec, did_you_mean
+from retinue.agent_files.agent_spec import AgentSpec, hint_at
 from retinue.core.spec import Orders
 from retinue.core.values import Restart
 from retinue.formats.safe_text import one_line
@@ -53,7 +53,7 @@ class StartAgentTool(Builtin[StaffArgs]):
     async def call(self, caller: Caller, args: StaffArgs) -> Returned:
         spec = self.staff.get(args.name)
         if spec is None:
-            hint = did_you_mean(args.name, self.staff)
+            hint = hint_at(args.name, self.staff)
             said = f"There is no agent {args.name[:80]!r} that you can start. {hint}".strip()
             return Answer(text=f"{said} There is: {', '.join(self.staff)}.", error=True)
         if not args.task.strip():

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from fnmatch import fnmatchcase
 from functools import partial
 
-from retinue.agent_files.agent_spec import Dialect, Severity, did_you_mean
+from retinue.agent_files.agent_spec import Dialect, Severity, hint_at
 from retinue.core.values import Value
 
 AGENT = "agent"
@@ -204,7 +204,7 @@ def _one(
         complain(f"{word!r} was taken for a tool of the MCP server {server!r}", "note", "")
         return (f"mcp__{server}__{tool or '*'}",)
     known = (*CANONICAL, *ALIASES, *more.values())
-    complain(f"there is no tool {word[:80]!r}; it was left out", "warning", partial(did_you_mean, word, known))
+    complain(f"there is no tool {word[:80]!r}; it was left out", "warning", partial(hint_at, word, known))
     return ()
 
 

@@ -71,10 +71,9 @@ class LazyGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0]
         if self.get_command(ctx, name) is None and not ctx.resilient_parsing:
-            import difflib
+            from retinue.formats.suggestion import did_you_mean
 
-            near = difflib.get_close_matches(name, [*COMMANDS, *ALIASES], n=1)
-            hint = f" Did you mean {near[0]!r}?" if near else ""
+            hint = did_you_mean(name, [*COMMANDS, *ALIASES])
             raise click.UsageError(f"there is no command {name!r}.{hint}", ctx)
         return super().resolve_command(ctx, args)
 

@@ -4,13 +4,13 @@ meant.
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterable
 
 from retinue.core.values import Value
 from retinue.errors import ConfigError
 from retinue.formats.safe_text import one_line
+from retinue.formats.suggestion import did_you_mean
 
 _SECRET = re.compile(
     r"(?:sk|gsk|hf|xai|ghp|gho|ghs|glpat|r8|nvapi|pplx|csk|fw|tgp)[-_][A-Za-z0-9_-]{8,}|AIza[A-Za-z0-9_-]{20,}"
@@ -51,17 +51,10 @@ class ConfigProblems(ConfigError):
         super().__init__("\n".join(map(str, self.problems)))
 
 
-def near(word: str, known: Iterable[str]) -> str:
-    """` Did you mean 'x'?`, or nothing."""
-    by_low = {k.lower(): k for k in known}
-    found = difflib.get_close_matches(word[:80].lower(), by_low, n=1)
-    return f" Did you mean {by_low[found[0]]!r}?" if found else ""
-
-
 def unknown(word: str, known: Iterable[str], what: str) -> str:
     """The sentence about a name that means nothing."""
     names = list(known)
-    hint = near(word, names) or " There is: " + ", ".join(names)
+    hint = did_you_mean(word, names) or " There is: " + ", ".join(names)
     return f"there is no {what} {shown(word)!r}.{hint}"
 
 

@@ -11,8 +11,9 @@ from typing import Any, Literal, NamedTuple, get_args, get_origin
 
 import msgspec
 
-from retinue.config.problems import near, shown
+from retinue.config.problems import shown
 from retinue.config.schema import About, Configuration, explained
+from retinue.formats.suggestion import did_you_mean
 
 TRUE, FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
 _RULE = re.compile(r"[^\s,()]+(?:\([^)]*\))?")
@@ -97,7 +98,7 @@ def _in_words(message: str, value: Any, kind: Any) -> str:
     """What msgspec says, for people."""
     choices = _choices(kind)
     if choices and isinstance(value, str):
-        return f"this is {shown(value)!r}, but must be one of: {', '.join(choices)}.{near(value, choices)}"
+        return f"this is {shown(value)!r}, but must be one of: {', '.join(choices)}.{did_you_mean(value, choices)}"
     found = re.match(r"Expected `(.+?)`, got `(.+?)`(?: - at `\$\[(?:\.\.\.|\d+)\]`)?", message)
     if found:
         wanted = " or ".join(_TYPES.get(t.strip(), t.strip()) for t in found[1].split("|") if t.strip() != "null")

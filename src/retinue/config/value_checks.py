@@ -11,10 +11,11 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from retinue.config.problems import looks_secret, near, shown
+from retinue.config.problems import looks_secret, shown
 from retinue.core.permissions import read_rule
 from retinue.core.values import MODES
 from retinue.formats.durations import seconds
+from retinue.formats.suggestion import did_you_mean
 
 MODE_WORDS = {
     **{mode.lower(): mode for mode in MODES},
@@ -40,7 +41,7 @@ def mode(text: str) -> str:
     found = MODE_WORDS.get(text.lower())
     if found is None:
         raise ValueError(
-            f"there is no permission mode {shown(text)!r}.{near(text, MODES)} There is: {', '.join(MODES)}"
+            f"there is no permission mode {shown(text)!r}.{did_you_mean(text, MODES)} There is: {', '.join(MODES)}"
         )
     return found
 
@@ -133,7 +134,9 @@ def _fields(entry: dict[str, Any], kind: type[msgspec.Struct]) -> dict[str, Any]
     for name in entry:
         if name not in kind.__struct_fields__:
             there = ", ".join(kind.__struct_fields__)
-            raise ValueError(f"there is no {shown(name)!r} here.{near(name, kind.__struct_fields__)} There is: {there}")
+            raise ValueError(
+                f"there is no {shown(name)!r} here.{did_you_mean(name, kind.__struct_fields__)} There is: {there}"
+            )
     try:
         msgspec.convert(entry, kind)
     except msgspec.ValidationError as error:

@@ -109,3 +109,15 @@ def clip(text: str, cap: int, where: str = "") -> str:
         return text
     k = boundary(text, cap)
     return text[:k] + missing(len(text) - k, len(text), f"artifact {where}" if where else "")
+
+
+def whole_characters(data: bytes) -> bytes:
+    """Without the half of a character at the end."""
+    for back in range(1, min(4, len(data)) + 1):
+        byte = data[-back]
+        if byte < 0x80:
+            break
+        if byte >= 0xC0:
+            size = 2 if byte < 0xE0 else 3 if byte < 0xF0 else 4
+            return data[:-back] if size > back else data
+    return data

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from typing import NamedTuple
 
 from retinue.errors import ConfigError, NoProvider
+from retinue.formats.suggestion import did_you_mean
 
 OFFLINE = "offline/explorer"
 DEFAULTS = {
@@ -76,8 +76,7 @@ def checked(name: str, environ: Mapping[str, str]) -> str:
     if ":" not in name:
         family = next((p for head, p in _FAMILIES.items() if name.lower().startswith(head)), "")
         if not family:
-            near = difflib.get_close_matches(name, [OFFLINE, *DEFAULTS, *DEFAULTS.values()], n=1)
-            hint = f" Did you mean {near[0]!r}?" if near else ""
+            hint = did_you_mean(name, [OFFLINE, *DEFAULTS, *DEFAULTS.values()])
             raise ConfigError(
                 f"there is no model {name!r}.{hint} Write PROVIDER:MODEL, as in anthropic:claude-sonnet-4-5; "
                 "`retinue models list` shows the providers."
@@ -93,8 +92,7 @@ def _with_key(name: str, environ: Mapping[str, str]) -> str:
     wanted = head.lower()
     provider = PROVIDERS.get(ALIASES.get(wanted, wanted))
     if provider is None or not model:
-        near = difflib.get_close_matches(wanted, [*PROVIDERS, *ALIASES], n=1)
-        hint = f" Did you mean {near[0]!r}?" if near else ""
+        hint = did_you_mean(wanted, [*PROVIDERS, *ALIASES])
         what = f"no provider {head!r}.{hint}" if provider is None else f"no model in {name!r}."
         raise ConfigError(f"there is {what} `retinue models list` shows the providers.")
     if provider.keys and not provider.key(environ):

@@ -75,9 +75,9 @@ def lead_of(found: FoundAgents, name: str) -> AgentSpec:
         raise ConfigError(f"agent {name!r} cannot be used: {why}")
     if spec is not None:
         raise ConfigError(f"agent {name!r} is disabled by its file, {spec.source.path}")
-    from retinue.agent_files.agent_spec import did_you_mean
+    from retinue.agent_files.agent_spec import hint_at
 
-    hint = did_you_mean(name, found.agents)
+    hint = hint_at(name, found.agents)
     raise NotFound(f"there is no agent {name!r} here{'; ' + hint if hint else '.'} `retinue agents list` shows them.")
 
 

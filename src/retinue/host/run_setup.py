@@ -89,7 +89,7 @@ def permission_rules(effect: str, texts: Sequence[str]) -> tuple[str, ...]:
 
 def tool_names(word: str) -> tuple[str, ...]:
     """Our tools by any of the names that they have elsewhere; who speaks of `agent` means all that starts others."""
-    from retinue.agent_files.agent_spec import did_you_mean
+    from retinue.agent_files.agent_spec import hint_at
     from retinue.agent_files.tool_aliases import AGENT, CANONICAL, resolve
     from retinue.tools.families.profiles import FAMILIES, family
 
@@ -100,7 +100,7 @@ def tool_names(word: str) -> tuple[str, ...]:
         return (word,)
     names = resolve([word], "claude", lambda *complaint: None).names
     if not names:
-        hint = did_you_mean(word, CANONICAL)
+        hint = hint_at(word, CANONICAL)
         raise ConfigError(f"there is no tool {word!r}{'; ' + hint if hint else '.'} `retinue tools` lists them.")
     return tuple(n for name in names for n in ((AGENT, *spawning) if name == AGENT else (name,)))
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from retinue.errors import ConfigError
+from retinue.formats.suggestion import did_you_mean
 from retinue.models.codec import Codec
 
 
@@ -172,6 +172,5 @@ def provider_name(name: str) -> str:
     wanted = ALIASES.get(wanted, wanted)
     if wanted in PROVIDERS or wanted == LOCAL:
         return wanted
-    near = difflib.get_close_matches(wanted, [*PROVIDERS, *ALIASES, LOCAL], n=1)
-    hint = f" Did you mean {near[0]!r}?" if near else ""
+    hint = did_you_mean(wanted, [*PROVIDERS, *ALIASES, LOCAL])
     raise ConfigError(f"there is no provider {name!r}.{hint} There is: {', '.join(sorted([*PROVIDERS, LOCAL]))}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -12,6 +11,7 @@ from retinue.core.effects import ChildOutcome
 from retinue.core.spec import Order, Spec
 from retinue.core.values import Call, Restart, ToolSchema
 from retinue.errors import ConfigError
+from retinue.formats.suggestion import did_you_mean
 from retinue.sandbox.worktree import BranchDiff
 from retinue.tools.base import Answer, Caller, Returned, Tool, at_once
 from retinue.tools.builtin.builtin_tools import BuiltinTools
@@ -125,6 +125,5 @@ class Toolbox:
 
 
 def _unknown(name: str, known: list[str]) -> str:
-    near = difflib.get_close_matches(name, known, n=1)
-    hint = f" Did you mean {near[0]!r}?" if near else ""
+    hint = did_you_mean(name, known)
     return f"There is no tool named {name!r}.{hint} There is: {', '.join(known) or 'none'}"

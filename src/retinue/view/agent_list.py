@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from retinue.agent_files.agent_spec import AgentSpec, FileComplaint, FoundAgents, did_you_mean
+from retinue.agent_files.agent_spec import AgentSpec, FileComplaint, FoundAgents, hint_at
 from retinue.formats.safe_text import one_line, several_lines
 
 SHOWN = {"allow": "", "ask": "ask", "deny": "deny"}
@@ -58,7 +58,7 @@ def render_show(library: FoundAgents, name: str, *, cwd: str = "") -> list[str]:
     """All that is known of one agent, with its instructions."""
     spec = next((s for s in library.everything() if s.name == name), None)
     if spec is None:
-        hint = did_you_mean(name, library.agents)
+        hint = hint_at(name, library.agents)
         return [f"There is no agent {one_line(name)!r}. {hint or 'See: retinue agents list'}"]
     out = [f"{spec.name}{f' ({one_line(spec.title)})' if spec.title else ''}"]
     out += [f"  {key + ':':<17}{value}" for key, value in _facts(spec, cwd) if value]

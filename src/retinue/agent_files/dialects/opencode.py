@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from itertools import chain, islice
 from typing import Any
 
-from retinue.agent_files.agent_spec import AgentSpec, did_you_mean
+from retinue.agent_files.agent_spec import AgentSpec, hint_at
 from retinue.agent_files.dialects.spec_reader import PATHS, SpecReader, drop_denied
 from retinue.agent_files.fields import EFFORTS, Fields
 from retinue.agent_files.frontmatter import MAX_BYTES, kind_of
@@ -160,7 +160,7 @@ def _from_permission(reading: SpecReader) -> Iterator[Rule]:
 def _action(fields: Fields, where: str, value: Any) -> str:
     if value in ACTIONS:
         return str(value)
-    hint = did_you_mean(value, ACTIONS) if isinstance(value, str) else ""
+    hint = hint_at(value, ACTIONS) if isinstance(value, str) else ""
     fields.complain("permission", f"{where[:80]} must be allow, ask or deny; it counts as deny", "error", hint)
     return "deny"
 

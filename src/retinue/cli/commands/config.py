@@ -229,14 +229,14 @@ def _key(text: str) -> tuple[str, ...]:
 
 
 def _setting(path: tuple[str, ...]) -> Any:
-    from retinue.config.problems import near
     from retinue.config.setting_list import every_setting, setting_of
+    from retinue.formats.suggestion import did_you_mean
     from retinue.formats.toml_positions import dotted
 
     found = setting_of(path)
     if found is None:
         known = [dotted(s.key) for s in every_setting()]
-        hint = near(dotted(path), known)
+        hint = did_you_mean(dotted(path), known)
         raise ConfigError(f"there is no setting {dotted(path)!r}.{hint} `retinue config --all` lists them.")
     return found
 

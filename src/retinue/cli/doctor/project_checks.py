@@ -28,7 +28,7 @@ def configuration(door: CommandContext) -> Iterator[Finding]:
 
 def unknown_variables(door: CommandContext) -> Iterator[tuple[str, str]]:
     """Variables that look like ours and are not, with what was probably meant."""
-    from retinue.config.problems import near
+    from retinue.formats.suggestion import did_you_mean
 
     given = [name for name in door.environ if name.startswith("RETINUE_")]
     if not given:
@@ -36,7 +36,7 @@ def unknown_variables(door: CommandContext) -> Iterator[tuple[str, str]]:
     known = known_variables()
     for name in sorted(given):
         if name not in known:
-            yield name, near(name, known)
+            yield name, did_you_mean(name, known)
 
 
 OTHERS = ("RETINUE_DEBUG", "RETINUE_STORE", "RETINUE_CWD", "RETINUE_MODEL", "RETINUE_TOOL")

@@ -8,6 +8,7 @@ from typing import Any
 from retinue.core.effects import ChildOutcome
 from retinue.core.values import Restart, ToolSchema
 from retinue.errors import ConfigError, RetinueError
+from retinue.formats.fair_cut import whole_characters
 from retinue.tools.base import Answer, Caller, Returned, Risk
 
 PAGE = 32_768
@@ -48,21 +49,9 @@ class ArtifactTool:
             return Answer(text=str(error), error=True)
         at_end = len(data) < limit
         if not at_end:
-            data = data[: _whole(data)]
+            data = whole_characters(data)
         end = "that is the end" if at_end else f"go on with offset {offset + len(data)}"
         return Answer(text=f"{data.decode('utf-8', 'replace')}\n[bytes {offset} to {offset + len(data)}; {end}]")
 
     def compose(self, outcomes: Sequence[ChildOutcome]) -> str:
         raise ConfigError("artifact starts no children")
-
-
-def _whole(data: bytes) -> int:
-    """How many of the bytes make whole characters: the last one may have been cut in two."""
-    for back in range(1, min(4, len(data)) + 1):
-        byte = data[-back]
-        if byte < 0x80:
-            return len(data) - back + 1
-        if byte >= 0xC0:
-            size = 2 if byte < 0xE0 else 3 if byte < 0xF0 else 4
-            return len(data) if size <= back else len(data) - back
-    return len(data)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import difflib
 import logging
 import tempfile
 from collections.abc import Awaitable, Callable, Iterable
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from retinue.errors import ConfigError, SandboxMissing
+from retinue.formats.suggestion import did_you_mean
 from retinue.sandbox import folder_operations as folders
 from retinue.sandbox import git_folders
 from retinue.sandbox.private_paths import TEMPORARY, Private
@@ -81,8 +81,7 @@ class BuiltinTools:
         if name not in self._made:
             made = ArtifactTool(self._store.get_artifact, self._page) if name == "artifact" else self._make(name)
             if made is None:
-                near = difflib.get_close_matches(name, NAMES, n=1)
-                hint = f" Did you mean {near[0]!r}?" if near else ""
+                hint = did_you_mean(name, NAMES)
                 raise ConfigError(f"there is no built-in tool {name!r}.{hint} There is: {', '.join(NAMES)}")
             self._made[name] = made
         return self._made[name]

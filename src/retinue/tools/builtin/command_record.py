@@ -15,6 +15,7 @@ from typing import TypeVar
 import msgspec
 
 from retinue.errors import Refused
+from retinue.formats.fair_cut import whole_characters
 from retinue.formats.safe_text import several_lines
 from retinue.sandbox import folder_operations as folders
 from retinue.sandbox.base import CommandExit
@@ -169,19 +170,7 @@ def trim(data: bytes) -> bytes:
     start = 0
     while start < min(3, len(data)) and data[start] & 0xC0 == 0x80:
         start += 1
-    return whole(data[start:])
-
-
-def whole(data: bytes) -> bytes:
-    """Without the half of a character at the end."""
-    for back in range(1, min(4, len(data)) + 1):
-        byte = data[-back]
-        if byte < 0x80:
-            break
-        if byte >= 0xC0:
-            size = 2 if byte < 0xE0 else 3 if byte < 0xF0 else 4
-            return data[:-back] if size > back else data
-    return data
+    return whole_characters(data[start:])
 
 
 def owners(parent: Path) -> dict[str, str]:

@@ -16,13 +16,14 @@ from msgspec import Meta
 
 from retinue.core.values import Restart
 from retinue.errors import Refused, RetinueError
+from retinue.formats.fair_cut import whole_characters
 from retinue.formats.safe_text import clean
 from retinue.sandbox.git_repository import find, opened, program
 from retinue.sandbox.readonly_paths import beneath
 from retinue.tools.base import Answer, Caller, Returned, Risk
 from retinue.tools.builtin import git_cuts
 from retinue.tools.builtin.builtin_tool import Builtin, ToolArguments
-from retinue.tools.builtin.command_record import plain, trim, whole
+from retinue.tools.builtin.command_record import plain, trim
 from retinue.tools.builtin.git_rules import guarded
 from retinue.tools.builtin.run_processes import Processes
 
@@ -152,7 +153,7 @@ class HeadTail:
         if n_cut <= 0:
             return plain(bytes(self._head) + tail)
         note = f"[cut: {n_cut} of {self._n} bytes are not shown; ask for less, with -n, --stat or paths]"
-        return f"{plain(whole(bytes(self._head)))}\n{note}\n{plain(trim(tail))}"
+        return f"{plain(whole_characters(bytes(self._head)))}\n{note}\n{plain(trim(tail))}"
 
 
 def argv(words: list[str], guard: Callable[[list[str]], list[str]] = list) -> tuple[str, ...]:

@@ -14,10 +14,11 @@ from msgspec import Meta
 from retinue.core.restarts import UNKNOWN
 from retinue.core.values import Restart
 from retinue.errors import Refused, SandboxMissing
+from retinue.formats.fair_cut import whole_characters
 from retinue.formats.safe_text import clean
 from retinue.tools.base import Answer, Caller, Returned, Risk
 from retinue.tools.builtin.builtin_tool import Builtin, ToolArguments
-from retinue.tools.builtin.command_record import CommandEnd, CommandRecord, plain, trim, whole
+from retinue.tools.builtin.command_record import CommandEnd, CommandRecord, plain, trim
 from retinue.tools.builtin.run_processes import LiveCommand, Processes
 
 MAX_COMMAND = 100_000
@@ -194,7 +195,7 @@ def _page(spool: CommandRecord, offset: int) -> str:
     total, kept = spool.total(), spool.kept()
     data = spool.read(offset, PAGE)
     if offset + len(data) < kept:
-        data = whole(data)
+        data = whole_characters(data)
     end = offset + len(data)
     if end < kept:
         rest = f"go on with offset {end}"

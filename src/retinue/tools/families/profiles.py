@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import msgspec
 
 from retinue.errors import ConfigError
+from retinue.formats.suggestion import did_you_mean
 from retinue.tools.families.base import Family
 from retinue.tools.families.setting_spelling import read_settings
 
@@ -87,8 +87,7 @@ def family(name: str, /, **settings: Any) -> Family:
     kind, defaults = settings_of(name)
     if kind not in FAMILIES:
         known = [*FAMILIES, *PROFILES]
-        near = difflib.get_close_matches(name, known, n=1)
-        hint = f" Did you mean {near[0]!r}?" if near else ""
+        hint = did_you_mean(name, known)
         raise ConfigError(f"there is no family or profile {name!r}.{hint} There is: {', '.join(known)}")
     kind_of = family_type(kind)
     told = read_settings(name, kind_of.settings_type, settings, is_camels=kind_of.camels)

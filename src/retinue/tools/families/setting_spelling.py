@@ -4,7 +4,6 @@ named beside what there is, in the spelling that was used.
 
 from __future__ import annotations
 
-import difflib
 import re
 import typing
 from collections.abc import Iterable, Mapping
@@ -14,6 +13,7 @@ import msgspec
 
 from retinue.errors import ConfigError
 from retinue.formats.safe_text import one_line
+from retinue.formats.suggestion import nearest
 
 _HUMP = re.compile(r"(?<=[a-z0-9])([A-Z])")
 
@@ -35,8 +35,8 @@ def near(word: str, known: Iterable[str]) -> str:
     """` Did you mean 'x'?`, or nothing. Words that differ only in how they are spelled are near."""
     plain = {k.rpartition(".")[2].replace("_", "").lower(): k for k in known}
     last = word[:80].rpartition(".")[2]
-    found = difflib.get_close_matches(last.replace("_", "").lower(), plain, n=1)
-    return f" Did you mean {plain[found[0]]!r}?" if found else ""
+    name = nearest(last.replace("_", ""), plain)
+    return f" Did you mean {plain[name]!r}?" if name else ""
 
 
 def unknown(key: str, known: Iterable[str], of: str) -> str:

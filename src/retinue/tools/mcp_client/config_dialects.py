@@ -13,6 +13,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from retinue.core.ids import digest
+from retinue.formats.json_comments import without_comments
 from retinue.formats.safe_text import reveal
 from retinue.tools.mcp_client.server_config import Kind, ServerComplaint, ServerConfig, ServerConfigSource
 
@@ -54,7 +55,7 @@ def parse(text: str, is_toml: bool) -> Any:
         try:
             return json.loads(text, object_pairs_hook=_once)
         except json.JSONDecodeError as error:
-            plain = _without_comments(text)
+            plain = without_comments(text)
             if plain == text:
                 raise error
             return json.loads(plain, object_pairs_hook=_once)
@@ -71,13 +72,6 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         twice = next(k for n, (k, _) in enumerate(pairs) if k in dict(pairs[:n]))
         raise ValueError(f"the key {reveal(twice, keep='')[:100]!r} stands twice in the same object")
     return found
-
-
-def _without_comments(text: str) -> str:
-    """Blanks for comments and for commas before a closing bracket, so that places in messages stay right."""
-    pattern = r'"(?:[^"\\]|\\.)*"|//[^\n]*|/\*.*?\*/'
-    plain = re.sub(pattern, lambda m: m[0] if m[0][0] == '"' else re.sub(r"[^\n]", " ", m[0]), text, flags=re.DOTALL)
-    return re.sub(r'"(?:[^"\\]|\\.)*"|,(?=\s*[}\]])', lambda m: m[0] if m[0][0] == '"' else " ", plain, flags=re.DOTALL)
 
 
 def dialect_of(tree: Mapping[str, Any], path: Path | None) -> str:
