@@ -52,7 +52,8 @@ def test_a_spec_is_made_in_two_places_and_both_ask_the_policy() -> None:
     assert uses("Spec") == MAKES_A_SPEC
     assert ("core/machine.py", "_request") in uses("narrow")
     assert ("core/spawn.py", "_child_spec") in uses("grant_tools")
-    assert ("core/spawn.py", "grant_tools") in uses("derive")
+    assert ("core/spawn.py", "grant_tools") in uses("lend")
+    assert ("core/capabilities.py", "lend") in uses("derive")
 
 
 def test_a_run_is_enlisted_only_with_such_a_spec_or_from_the_store() -> None:
@@ -72,7 +73,8 @@ def test_only_the_policy_makes_capabilities_for_a_run() -> None:
     core = {(file, function) for file, function in uses("Capabilities") if file.startswith(("core/", "runtime/"))}
     # The others are requests to the policy: what an agent can reach at all, and where it may write.
     asks = {("core/machine.py", "_request"), ("core/spawn.py", "grant_tools"), ("core/spawn.py", "_child_spec")}
-    assert core - {("core/capabilities.py", "derive")} - asks <= {
+    policy = {("core/capabilities.py", "derive"), ("core/capabilities.py", "lend")}
+    assert core - policy - asks <= {
         (f, "") for f in ("core/spec.py", "core/events.py", "core/values.py", "core/state.py", "core/capabilities.py")
     }
 
