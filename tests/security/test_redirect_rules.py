@@ -45,7 +45,7 @@ def test_each_hop_is_ruled_on(
             to = redirect(f"http://{SECOND}:{last.port}/x")
             async with serving({**hops, f"/{n_hops - 1}": to}) as first:
                 fetch = web.FetchTool(allow=(*first.allow, *last.allow), ports=(first.port, last.port), resolve=resolve)
-                monkeypatch.setattr(web, "Fetch", lambda: fetch)
+                monkeypatch.setattr(web, "FetchTool", lambda: fetch)
                 reader = agent("reader", call("fetch", url=f"http://{FIRST}:{first.port}/0"), tools=["fetch"])
                 async with Retinue(tmp_path / "r.db") as retinue:
                     access = Capabilities(mode=mode, rules=tuple(sorted(rules)))
@@ -68,7 +68,7 @@ def test_a_person_who_permits_an_address_has_not_permitted_where_it_leads(
             address = f"http://{SECOND}:{last.port}/x"
             async with serving(redirect(address)) as first:
                 fetch = web.FetchTool(allow=(*first.allow, *last.allow), ports=(first.port, last.port), resolve=resolve)
-                monkeypatch.setattr(web, "Fetch", lambda: fetch)
+                monkeypatch.setattr(web, "FetchTool", lambda: fetch)
                 calls = (call("fetch", url=f"http://{FIRST}:{first.port}/"), call("fetch", url=address))
                 reader = agent("reader", *calls, tools=["fetch"])
                 async with Retinue(tmp_path / "r.db") as retinue:
@@ -124,7 +124,7 @@ def test_another_spelling_of_an_address_gets_round_no_rule(
     async def main() -> tuple[str, int]:
         async with serving(page("what is behind the rule")) as server:
             fetch = web.FetchTool(allow=server.allow, ports=(server.port,), resolve=resolve)
-            monkeypatch.setattr(web, "Fetch", lambda: fetch)
+            monkeypatch.setattr(web, "FetchTool", lambda: fetch)
             reader = agent("reader", call("fetch", url=url.format(port=server.port)), tools=["fetch"])
             async with Retinue(tmp_path / "r.db") as retinue:
                 access = Capabilities(mode=mode, rules=(rule.format(port=server.port),))
@@ -144,7 +144,7 @@ def test_what_is_permitted_is_read_however_it_is_written(
         async with serving(page("here it is")) as server:
             plain = f"http://first.example:{server.port}"
             fetch = web.FetchTool(allow=server.allow, ports=(server.port,), resolve=resolve)
-            monkeypatch.setattr(web, "Fetch", lambda: fetch)
+            monkeypatch.setattr(web, "FetchTool", lambda: fetch)
             asked = url.format(port=server.port, plain=plain)
             reader = agent("reader", call("fetch", url=asked), tools=["fetch"])
             async with Retinue(tmp_path / "r.db") as retinue:
@@ -162,7 +162,7 @@ def test_a_page_that_is_kept_is_ruled_on_again(tmp_path: Path, monkeypatch: pyte
     async def main() -> list[str]:
         async with serving(page("word " * 9_000)) as last, serving(redirect(f"http://{SECOND}:{last.port}/x")) as first:
             fetch = web.FetchTool(allow=(*first.allow, *last.allow), ports=(first.port, last.port), resolve=resolve)
-            monkeypatch.setattr(web, "Fetch", lambda: fetch)
+            monkeypatch.setattr(web, "FetchTool", lambda: fetch)
             url = f"http://{FIRST}:{first.port}/0"
             calls = [call("fetch", url=url), call("take_back"), call("fetch", url=url, offset=100)]
             run = ""

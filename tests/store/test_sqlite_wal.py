@@ -164,10 +164,10 @@ async def test_a_tree_that_grows_or_goes_while_it_is_checked_is_no_fault(
         nonlocal n_looks
         n_looks += 1
         if n_looks == 5:
-            store._writer.write([sqlite_write.Batch(forgotten=[gone])])
+            store._writer.write([sqlite_write.RowBatch(forgotten=[gone])])
         if n_looks > 8 and not n_looks % 2 and n_looks < 30:
             row = (grows, grows, n_looks, b"{}", sha256(b"{}").digest())
-            store._writer.write([sqlite_write.Batch(events=[row])])
+            store._writer.write([sqlite_write.RowBatch(events=[row])])
         return follows(*args)
 
     monkeypatch.setattr(sqlite_verify, "follows", meanwhile)

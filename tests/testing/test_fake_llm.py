@@ -323,7 +323,7 @@ def test_the_program_prints_its_address_and_serves_until_it_is_told_to_stop(tmp_
     command = [
         sys.executable,
         "-m",
-        "retinue.testing.fake_llm.fake_provider",
+        "retinue.testing.fake_llm",
         "--script",
         str(script),
         "--latency",

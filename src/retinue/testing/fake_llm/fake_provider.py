@@ -2,7 +2,7 @@
 
 It speaks Anthropic's messages, OpenAI's chat completions and responses, and Gemini's generateContent, streaming and
 not. It refuses what they refuse, and can be told to fail in each way of the catalogue `FAULTS`. What it says depends on
-the conversation alone. `python -m retinue.testing.fake_llm.fake_provider` runs it as a program.
+the conversation alone. `python -m retinue.testing.fake_llm` runs it as a program.
 """
 
 from __future__ import annotations
@@ -399,6 +399,3 @@ __all__ = [
     "Violation",
     "main",
 ]
-
-if __name__ == "__main__":
-    sys.exit(main())
