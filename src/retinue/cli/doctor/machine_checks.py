@@ -69,7 +69,7 @@ def extras(door: CommandContext) -> Iterator[Finding]:
         return
     lost = "; ".join(f"{name}: {EXTRAS[name][1]}" for name in missing)
     fix = f"if you want them: pip install 'retinue[{','.join(missing)}]'"
-    # Without HTTP no hosted model can be asked; all else is a matter of taste.
+    # Without prices a limit in dollars refuses a hosted model; all else is a matter of taste.
     state = "degraded" if "http" in missing else "ok"
     yield Finding(name="extras", state=state, text=f"{have}; not installed: {lost}", fix=fix)  # type: ignore[arg-type]
 

@@ -73,9 +73,6 @@ class Painter:
         self._write("".join(f"{self.render(line)}\r\n" for line in lines) + SHOW)
         self._drawn, self._last = [], ""
 
-    def show_cursor(self) -> None:
-        self._write(SHOW)
-
     def _top(self, width: int) -> str:
         """Back to where the last frame begins. A line that is longer than the terminal is wide by now was wrapped."""
         high = sum(max(1, -(-cells // width)) for cells in self._drawn)
